@@ -357,7 +357,9 @@ class IpsecField(Rotating):
             underlay=(ipaddress.ip_address(OUTER[end]),),
             initiates=frozenset([peer.name for peer in peers if peer.endpoint]),
         )
-        return sections(render(configuration, vdu.state(LINK, key, identity, self.plane)))
+        file = render(configuration, vdu.state(LINK, key, identity, self.plane))
+        made: dict[str, Any] = sections(file)["connections"]
+        return made
 
     @staticmethod
     def _load(daemon: Charon, made: dict[str, Any]) -> None:
