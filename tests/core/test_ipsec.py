@@ -104,7 +104,9 @@ def test_what_charon_says_that_does_not_start_is_in_a_sentence():
     mme.vdu.fail_on = "s6a/apply/daemon"
     mme.reconcile()
     said = "says: 00[CFG] invalid config file '/etc/strongswan.conf'; 00[LIB] abort"
-    assert mme.plans["s6a"].problems[0].endswith(said)
+    first, second = mme.plans["s6a"].problems
+    assert first.endswith(said)
+    assert "strongSwan did not load its connection" in second
 
 
 def test_a_vdu_that_does_not_say_who_has_its_ports_is_taken_as_it_is():

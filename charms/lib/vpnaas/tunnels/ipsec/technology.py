@@ -312,7 +312,9 @@ class Ipsec(KeyedTechnology[State]):
             link = plan.params.link
             sas = observed.parse_sas(link, results, prefix)
             loaded = observed.parse_loaded(results, prefix)
-            problems = list(plan.problems) + [NO_PORTS] * (not observed.listens(results, prefix))
+            problems = list(plan.problems)
+            if results.out(prefix + "ipsec/stats") and not observed.listens(results, prefix):
+                problems.append(NO_PORTS)
             ends = {observed.end_of(name) for name in loaded}
             for peer in plan.peers:
                 if "{}_{}".format(link, peer.name) not in ends:
