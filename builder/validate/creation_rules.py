@@ -27,7 +27,7 @@ def repeated_keys(ctx: Context) -> Iterator[Problem]:
         yield from twice(where, text, yaml.SafeLoader)
     except yaml.YAMLError as error:
         # NBI has this loader too; the reader's one, libyaml, takes a tab before a value.
-        yield problem(where, "descriptor-yaml/strict", error=" ".join(str(error).split())[:200])
+        yield problem(where, "descriptor-yaml", error=" ".join(str(error).split())[:200])
 
 
 def twice(where: str, text: str, loader: Loader = FASTEST) -> Iterator[Problem]:

@@ -377,5 +377,5 @@ def _finish(
     try:
         document = load(text)
     except DocumentError as error:
-        raise _refuse(where, "descriptor-yaml/text", error=error) from None
+        raise _refuse(where, "descriptor-yaml", error=error) from None
     return Package(name, layout, files, descriptor, document, notes or [])
