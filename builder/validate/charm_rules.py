@@ -214,9 +214,5 @@ def references(ctx: Context) -> Iterator[Problem]:
         if reference is None and known:
             yield ctx.tell("ee-reference/missing", place, may=known)
         elif reference is not None and reference not in known:
-            yield ctx.tell(
-                "ee-reference/unknown",
-                f"{place}/execution-environment-ref",
-                reference=reference,
-                may=known,
-            )
+            spot = f"{place}/execution-environment-ref"
+            yield ctx.tell("ee-reference/unknown", spot, reference=reference, may=known)

@@ -12,7 +12,7 @@ import yaml
 from builder.documents import DAY12, FASTEST, Loader, repeated, walk
 from builder.validate.context import Context, body_of, ids, rule
 from builder.validate.primitive_rules import WHOLE
-from builder.validate.problem import Problem, choices, problem
+from builder.validate.problem import Problem, problem
 from builder.validate.schema import shown
 
 
@@ -41,8 +41,7 @@ def records_of_vdus(ctx: Context) -> Iterator[Problem]:
     """The record of a VDU needs its first disk."""
     for place, disks, _ in ctx.each("vdu[]/virtual-storage-desc"):
         if not disks:
-            known = choices(ids(ctx.body.get("virtual-storage-desc")))
-            yield ctx.tell("vdu-no-disk", place, known=known)
+            yield ctx.tell("vdu-no-disk", place, may=ids(ctx.body.get("virtual-storage-desc")))
 
 
 @rule("vnfd")

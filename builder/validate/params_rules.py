@@ -65,38 +65,24 @@ def addresses(request: Request) -> Iterator[Problem]:
         subnet, gateway = profile.get("subnet-address"), profile.get("gateway-address")
         network = _network(subnet) if subnet else None
         if network is not None and subnet != str(network):
-            yield request.tell(
-                "params-address/subnet",
-                f"{place}/ip-profile/subnet-address",
-                subnet=subnet,
-                network=network,
-            )
+            spot = f"{place}/ip-profile/subnet-address"
+            yield request.tell("params-address/subnet", spot, subnet=subnet, network=network)
         if network is not None and gateway and not _inside(gateway, network):
-            yield request.tell(
-                "params-address/gateway",
-                f"{place}/ip-profile/gateway-address",
-                gateway=gateway,
-                subnet=subnet,
-            )
+            spot = f"{place}/ip-profile/gateway-address"
+            yield request.tell("params-address/gateway", spot, gateway=gateway, subnet=subnet)
         seen = {gateway: "the gateway"} if gateway else {}
         key = "vnfd-connection-point-ref"
         for at, point in numbered(f"{place}/{key}", link.get(key)):
             address = point.get("ip-address")
             if not address:
                 continue
-            spot = f"{at}/ip-address"
+            spot, words = f"{at}/ip-address", {"address": address, "link": link, "subnet": subnet}
             if network is not None and not _inside(address, network):
-                yield request.tell(
-                    "params-address/outside", spot, address=address, link=link, subnet=subnet
-                )
+                yield request.tell("params-address/outside", spot, **words)
             elif network is not None and _reserved(address, network):
-                yield request.tell(
-                    "params-address/reserved", spot, address=address, link=link, subnet=subnet
-                )
+                yield request.tell("params-address/reserved", spot, **words)
             if address in seen:
-                yield request.tell(
-                    "params-address/taken", spot, address=address, owner=seen[address], link=link
-                )
+                yield request.tell("params-address/taken", spot, owner=seen[address], **words)
             seen.setdefault(address, point["member-vnf-index-ref"])
 
 
@@ -197,13 +183,8 @@ def _values(
             continue
         reason = _unfit(name, params[name], parameter, primitive, charm)
         if reason:
-            yield request.tell(
-                "params-value/unfit",
-                f"{place}/{name}",
-                parameter=parameter,
-                primitive=primitive,
-                reason=reason,
-            )
+            words = {"parameter": parameter, "primitive": primitive, "reason": reason}
+            yield request.tell("params-value/unfit", f"{place}/{name}", **words)
     yield from _covered(request, place, params, primitive)
 
 

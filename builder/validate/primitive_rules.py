@@ -198,13 +198,8 @@ def _config(ctx: Context, place: str, primitive: Document, charm: Charm) -> Iter
         if parameter.get("data-type", "STRING") != "STRING" or number:
             yield ctx.tell("config-string", at)
         if charm.config is not None and parameter["name"] not in charm.config.options:
-            yield ctx.tell(
-                "config-option",
-                f"{at}/name",
-                charm=charm,
-                parameter=parameter,
-                may=charm.config.options,
-            )
+            words = {"charm": charm, "parameter": parameter, "may": charm.config.options}
+            yield ctx.tell("config-option", f"{at}/name", **words)
 
 
 def _against_action(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from builder.documents import DAY12
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.context import Context, Document, day12_of, ids, numbered, rule
-from builder.validate.problem import Problem, choices
+from builder.validate.problem import Problem
 
 ROLES = {"provider": "provides", "requirer": "requires"}
 
@@ -131,14 +131,9 @@ def _environment(
         name = (environment.get("juju") or {}).get("charm")
         if name and side.reference in (None, environment["id"]):
             return str(name)
-    known = choices(item["id"] for item in listed if (item.get("juju") or {}).get("charm"))
-    yield ctx.tell(
-        "relation-ee",
-        side.place,
-        whose=side.vdu or whose,
-        environment=side.reference or "with a charm",
-        known=known,
-    )
+    known = [item["id"] for item in listed if (item.get("juju") or {}).get("charm")]
+    words = {"whose": side.vdu or whose, "environment": side.reference or "with a charm"}
+    yield ctx.tell("relation-ee", side.place, may=known, **words)
     return ""
 
 
@@ -155,30 +150,17 @@ def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -
             continue
         if placed.charm is None or placed.charm.metadata is None:
             continue
-        metadata = placed.charm.metadata
-        end = placed.charm.endpoint(side.endpoint)
+        metadata, wanted = placed.charm.metadata, ROLES[side.key]
+        end, spot = placed.charm.endpoint(side.endpoint), f"{side.place}/endpoint"
+        words = {"charm": placed.charm, "side": side}
         if end is None:
-            known = choices({*metadata.provides, *metadata.requires})
-            yield ctx.tell(
-                "relation-endpoint/unknown",
-                f"{side.place}/endpoint",
-                placed=placed,
-                side=side,
-                known=known,
-            )
+            known = {*metadata.provides, *metadata.requires}
+            yield ctx.tell("relation-endpoint/unknown", spot, may=known, **words)
             continue
         role, interface = end
-        if role != ROLES[side.key]:
-            known = choices(getattr(metadata, ROLES[side.key]))
-            yield ctx.tell(
-                "relation-role",
-                f"{side.place}/endpoint",
-                placed=placed,
-                role=role,
-                side=side,
-                wanted=ROLES[side.key],
-                known=known,
-            )
+        if role != wanted:
+            words |= {"role": role, "wanted": wanted}
+            yield ctx.tell("relation-role", spot, may=getattr(metadata, wanted), **words)
         interfaces.append(interface)
     if len(set(interfaces)) == 2:
         yield ctx.tell("relation-interface", place, interfaces=interfaces)

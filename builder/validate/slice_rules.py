@@ -47,15 +47,9 @@ def five_qi(
                 given = True
                 if five_qi_id is not None and str(values[name]) != str(five_qi_id):
                     spot = f"{where}: {place}/additionalParams/{name}"
-                    yield problem(
-                        spot,
-                        "params-five-qi",
-                        value=values[name],
-                        five_qi_id=five_qi_id,
-                        nst=nst,
-                        may=[str(five_qi_id), "0"],
-                    )
+                    words = {"value": values[name], "five_qi": five_qi_id, "nst": nst}
+                    words["may"] = [str(five_qi_id), "0"]
+                    yield problem(spot, "params-five-qi", **words)
     if could and not given and five_qi_id is not None:
-        yield problem(
-            where, "params-five-qi-unused", five_qi_id=five_qi_id, nst=nst, parameter=PARAMETER
-        )
+        words = {"five_qi": five_qi_id, "nst": nst, "parameter": PARAMETER}
+        yield problem(where, "params-five-qi-unused", **words)
