@@ -20,6 +20,7 @@ from vpnaas.tunnels.ipsec.names import (
     KEEP,
     KEEPER_FILE,
     PRESHARED,
+    PROGRAM_FILE,
     UP,
     interface_id,
 )
@@ -237,6 +238,21 @@ def test_a_connection_of_somebody_else_with_a_name_like_ours_stays():
     mme.reconcile()
     juju.settle()
     assert mme.vdu.charon.sas == [foreign]
+
+
+def test_what_swanctl_took_of_other_links_is_loaded_again():
+    """swanctl loads nothing while it cannot read one file, and forgets what it had loaded."""
+    *_, mme, _ = ipsec_pair()
+    loads = [PROGRAM_FILE, "load"]
+    mme.vdu.commands.clear()
+    mme.configure("s6a", "172.16.6.2/24", technology="ipsec", **{"ipsec-options": "dpd-delay=10"})
+    mme.reconcile()
+    creds = ["swanctl", "--load-creds", "--noprompt"]
+    assert mme.vdu.commands.index(creds) < mme.vdu.commands.index(loads)
+    mme.vdu.commands.clear()
+    mme.configure("s6a", "none", technology="ipsec")
+    mme.reconcile()
+    assert mme.vdu.commands.index(["swanctl", "--load-conns"]) < mme.vdu.commands.index(loads)
 
 
 def test_loading_a_link_leaves_connections_of_somebody_else(monkeypatch):

@@ -75,9 +75,13 @@ def test_a_broken_file_of_somebody_else_takes_no_connection_of_ours(
     posts = posts[posts.index("") + 1 :] if "" in posts else posts
     commands = [post.lstrip("-") + " >&2" + " || true" * post.startswith("-") for post in posts]
     ask = f"{sys.executable} -c '{ASK}' {program}"
-    script = START.format(folder) + "\n".join([*commands, ask])
+    # Then what the charm does for another link, or to switch it off.
+    later = ["swanctl --load-creds --noprompt >&2", "swanctl --load-conns >&2 || true"]
+    script = START.format(folder) + "\n".join([*commands, ask, *later, f"{program} load", ask])
     words = ["unshare", "--mount", "--net", "bash", "-c", script]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    connections, secrets, pools = json.loads(done.stdout)
-    assert (OURS in connections, SECRET in secrets, POOL in pools) == (True,) * 3, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == 2
+    for connections, secrets, pools in answers:
+        assert (OURS in connections, SECRET in secrets, POOL in pools) == (True,) * 3, done.stderr

@@ -165,12 +165,13 @@ def _daemon_changes(
         )
     if wanted != mine or names.CONF.format(link) in changed or configuration.certificates:
         steps.append(run(link + "/apply/load-creds", *LOAD_CREDS, timeout=60))
-        steps.append(run(link + "/apply/load-conns", names.PROGRAM_FILE, "load", link, timeout=120))
         text = conf + (state.files.get(names.CONF.format(link)) or "")
         if "\npools {" in text:
             # charon keeps a pool that is not on file any more until its last address is free.
             pools = ("swanctl", "--load-pools")
             steps.append(run(link + "/apply/load-pools", *pools, any_exit=True, timeout=60))
+        # Of all links: swanctl takes away what it knows while it cannot read somebody else's file.
+        steps.append(run(link + "/apply/load-conns", names.PROGRAM_FILE, "load", timeout=120))
     if configuration.certificates:
         # charon caches revocation lists of the former certificates.
         flush = ("swanctl", "--flush-certs", "--type", "x509_crl")
@@ -338,6 +339,7 @@ def absent(link: str) -> List[Step]:
         remove(link + "/unsafe/file", names.CONF.format(link)),
         run(link + "/unsafe/creds", *LOAD_CREDS, any_exit=True, timeout=60),
         run(link + "/unsafe/conns", "swanctl", "--load-conns", any_exit=True, timeout=60),
+        run(link + "/unsafe/others", names.PROGRAM_FILE, "load", any_exit=True, timeout=120),
         _drop(link + "/unsafe/drop", link),
         disable(link + "/unsafe/stop", names.UNIT.format(link)),
         remove(link + "/unsafe/record", DIRECTORY.format(link) + "/applied.json"),
