@@ -200,19 +200,8 @@ def main(report: Report, what: str, rounds: int, seconds: int, vnfs: list[int]) 
         if what != "tunnel":
             document["bringup"] = bringup(bench, report, vnfs)
     if "tunnel" in document:
-        report.table(
-            "TCP rate and delay, medians of one run",
-            ("", "1 stream Mbit/s", "4 streams Mbit/s", "s/Gbit, 1", "s/Gbit, 4", "RTT ms"),
-            (
-                (
-                    name,
-                    *(f"{values[streams]:.0f}" for streams in "14"),
-                    *(f"{values[kind]:.2f}" for kind in ("cpu1", "cpu4")),
-                    f"{values['rtt']:.3f}",
-                )
-                for name, values in document["tunnel"]["medians"].items()
-            ),
-        )
+        medians = [{"of": name, **kinds} for name, kinds in document["tunnel"]["medians"].items()]
+        report.results("TCP rate and delay, medians of one run", medians)
     report.goals(judge(document))
     report.say("{backend} {version}".format_map(document["dataplane"]))
 

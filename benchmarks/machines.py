@@ -6,13 +6,14 @@ hand with the distribution's tools; both are measured in turn. Processor time is
 machine without KVM it includes the emulation, and only ratios are meaningful.
 """
 
-import os
 import re
 import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
+
+import psutil
 
 from benchmarks.__main__ import CHARMS, HAND, by_hand, delay, rate
 from benchmarks.bench import UNDERLAY, Bench, Run, in_turn
@@ -41,12 +42,12 @@ _CONNECTION = Template(Path(__file__).with_name("hand.conf").read_text(encoding=
 
 def processor_seconds(bench: Bench) -> float:
     """Return the processor time of both QEMU processes so far, in seconds."""
-    ticks = 0
+    spent = 0.0
     for server in Vim.open(bench.home, "lab").servers():
-        pid = (bench.home / "vims/lab/servers" / server.id / "pid").read_text().strip()
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+        pid = (bench.home / "vims/lab/servers" / server.id / "pid").read_text()
+        used = psutil.Process(int(pid)).cpu_times()
+        spent += used.user + used.system
+    return spent
 
 
 def by_charms(bench: Bench, ends: Mapping[str, Run], technology: str) -> None:

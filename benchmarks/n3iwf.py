@@ -164,12 +164,13 @@ def show(report: Report) -> None:
         report.table(f"N3IWF, {direction}link, Mbit/s for a core", headings, rows)
     times = []
     for name, title in PROCEDURES.items():
-        one, other = (
-            statistics.median(row[name] for row in report.document["procedures"][mode])
+        medians = {
+            mode: statistics.median(row[name] for row in report.document["procedures"][mode])
             for mode in MODES
-        )
-        times.append((title, f"{one:.1f}", f"{other:.1f}", f"{one / other:.2f}"))
-    report.table("At the AMF, ms, medians of the rounds", ("", "IPsec", "clear", "ratio"), times)
+        }
+        ratio = medians["ipsec"] / medians["clear"]
+        times.append({"procedure": title, "ratio": ratio, **medians})
+    report.results("At the AMF, ms, medians of the rounds", times)
 
 
 @command("n3iwf", file="bench-n3iwf")
