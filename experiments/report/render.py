@@ -14,7 +14,6 @@ from typing import Any
 import click
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from builder import documents
 from experiments import confidentiality, diameter, fiveg, sessions, sweep
 from experiments.campaign import EXPERIMENTS, plan, without_the_lab
 from experiments.model import Run
@@ -322,10 +321,9 @@ def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> Iterator[dict[str, Any]
 
 
 _ORDER = [EMBB, URLLC, DOUBLE, SITES, EPC, PAIR, fiveg.SHARED]
-_KNOWN = documents.read(Path(__file__).with_name("words.yaml"))
-_WORDS: dict[str, str] = _KNOWN["set-ups"]
-_NAMES: dict[str, str] = _KNOWN["members"]
-_LINKS: dict[str, str] = _KNOWN["links"]
+_WORDS: dict[str, str] = summary.WORDS["set-ups"]
+_NAMES: dict[str, str] = summary.WORDS["members"]
+_LINKS: dict[str, str] = summary.WORDS["links"]
 _TWO = re.compile(r"^(\w+) ([^,]+)")  # Link and slice at the beginning of a verdict's figure.
 
 
@@ -441,10 +439,7 @@ def _ratios(
 
 def _cost(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
     made = []
-    for metric, axis, text in (
-        ("mbps", "throughput with VPN / without", "TCP throughput."),
-        ("rtt_ms", "round trip with VPN / without", "Round trip of echo requests, mean."),
-    ):  # fmt: skip
+    for metric, (axis, text) in summary.WORDS["figures"]["cost"].items():
         ours = in_order(readable(r) for r in summary.vpn_ratios(runs, metric))
         theirs = [readable(r) for r in published.over_plain(metric)]
         if ours:
@@ -489,12 +484,7 @@ def _trips(runs: Sequence[Run]) -> list[figures.Distribution]:
 
 def _neighbour(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
     made = []
-    for metric, axis, text in (
-        ("mbps", "throughput beside a saturated neighbour / alone",
-         "TCP throughput of a slice while the other sends as fast as it can, over that alone."),
-        ("rtt_ms", "round trip beside a saturated neighbour / alone",
-         "Round trip of a slice while the other sends as fast as it can, over that alone."),
-    ):  # fmt: skip
+    for metric, (axis, text) in summary.WORDS["figures"]["neighbour"].items():
         ours = [readable(r) for r in summary.neighbour_ratios(runs, metric)]
         if ours:
             made.append(_ratios(ours, [], text, axis, book))

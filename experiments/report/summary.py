@@ -4,13 +4,15 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from builder import documents
 from experiments.machine import BUSY, NOTHING
 from experiments.model import Run
 from experiments.report import published
 from experiments.report.published import Ratio
-from experiments.setups import DOUBLE, EPC, SITES
+from experiments.setups import DOUBLE, EPC
 from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate, mean, ratio
 
@@ -22,6 +24,7 @@ METRICS = {
     "loss_percent": ("loss", "%"),
 }
 
+WORDS = documents.read(Path(__file__).with_name("words.yaml"))
 _BESIDE = ", neighbour saturated"
 
 Point = tuple[str, str, str, str]  # Slice, link, path, neighbour.
@@ -233,16 +236,6 @@ class Row:
 
 
 BETWEEN_SITES = "two sites"
-#: Title, slice, its neighbour, and its name in reference.yaml.
-_SET_UPS = (
-    ("one EPC, nothing beside it", EPC, "", "vpn"),
-    ("eMBB alone", EMBB, "", "embb separate"),
-    ("URLLC alone", URLLC, "", "urllc separate"),
-    ("eMBB, neighbour saturated", EMBB, "saturated", "embb simultaneous"),
-    ("URLLC, neighbour saturated", URLLC, "saturated", "urllc simultaneous"),
-    ("double resources", DOUBLE, "", "vpn double resources"),
-    (BETWEEN_SITES, SITES, "", "between sites"),
-)
 
 
 def matrix(runs: Sequence[Run], signalling: Sequence[Run], link: str = "s6a") -> list[Row]:
@@ -263,7 +256,7 @@ def matrix(runs: Sequence[Run], signalling: Sequence[Run], link: str = "s6a") ->
     }
     answers = {ratio.label: ratio.value for ratio in published.signalling()}
     rows = []
-    for title, name, load, known in _SET_UPS:
+    for title, name, load, known in WORDS["matrix"]:
         own = f"{link} {name}" + (_BESIDE if load else "")
         both = ("mbps", "rtt_ms")
         one = {m: ours[m, own] for m in both if (m, own) in ours}
