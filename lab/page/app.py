@@ -17,6 +17,7 @@ from lab.nbi.engine import Engine
 from lab.page.data import REFUSALS, Data, Sample, Summary
 from lab.page.elements import complain, confirmed, heading, table
 from lab.page.forms import MARK, Form, grouped
+from lab.page.layout import LAYOUT
 from lab.page.stock import Stock, create, example
 from lab.server.tokens import NAME, Tokens
 
@@ -24,29 +25,11 @@ REFRESH = 3.0  # Seconds between two looks at the records.
 LIVE = 5.0  # Seconds after which the page asks for a new look at the counters of a VNF.
 LOG = ["id", "operation", "what", "date"]  # Of a row of an operation: what its log is shown by.
 KEPT = 60  # Samples that the chart shows.
-LINK_COLUMNS = {
-    "ns": "service", "ends": "ends", "state": "state", "since": "since, UTC",
-    "looked": "seen, s ago", "reason": "reason", "technology": "technology",
-    "inner": "inner addresses",
-    "outer": "outer addresses", "handshake": "handshake, s ago", "rate": "rate, kbit/s",
-    "key_age": "key, min old", "loss": "loss, %",
-}  # fmt: skip
-"""Attribute and heading of each column of the table of links."""
+LINK_COLUMNS: Mapping[str, str] = LAYOUT["links"]
 BLUE = "#1f5f99"
 """Colour of header and buttons; white on it has a contrast of 6.6 to 1 (WCAG 2.1: 4.5)."""
-DARK = """
-.paper { background: white }
-.body--dark .paper { filter: invert(0.88) hue-rotate(180deg) }
-.body--dark .text-primary { --q-primary: #90caf9 }
-.body--dark .text-negative { --q-negative: #ff8a80 }
-"""
-"""Pictures have dark labels on white; a dark page inverts them, and has lighter texts."""
 OPERATIONS = 100  # Operations that the table shows, the latest.
-STATES = {
-    **dict.fromkeys(("COMPLETED", "running", "configured", "READY"), "active"),
-    **dict.fromkeys(("FAILED", "failed", "BROKEN", "DEGRADED"), "error"),
-    **dict.fromkeys(("PROCESSING", "init", "BUILDING"), "waiting"),
-}
+STATES = {word: state for state, words in LAYOUT["states"].items() for word in words}
 
 
 def create_page(engine: Engine, tokens: Tokens) -> FastAPI:
@@ -81,7 +64,7 @@ async def nowhere(request: Request, _: Exception) -> Response:
 def dress() -> None:
     """Give a page its colour, and its language, which NiceGUI does not tell a screen reader."""
     ui.colors(primary=BLUE)
-    ui.add_css(DARK)
+    ui.add_css(LAYOUT["css"])
     ui.query("html").props("lang=en")
 
 
@@ -262,11 +245,7 @@ class ServicePage:
             names = ("date", "operation", "what", "state", "took")
             self.operations = table("Operations", {name: name for name in names}, "id", 10)
             self.operations.on("row-click", self._log, [[], LOG, None])
-            # A row takes no focus. A button does, and its click is also one of the row.
-            self.operations.add_slot(
-                "body-cell-operation",
-                '<q-td :props="props"><q-btn flat dense no-caps :label="props.value" /></q-td>',
-            )
+            self.operations.add_slot("body-cell-operation", LAYOUT["cells"]["operation"])
         self.timer = ui.timer(LIVE, self._measure, active=False)
         self._choose(self.chosen)
         self.refresh()

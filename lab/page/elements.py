@@ -5,12 +5,9 @@ from typing import Any
 
 from nicegui import ui
 
+from lab.page.layout import LAYOUT
+
 WRAPPED = "whitespace-pre-wrap break-words"
-BADGE = (
-    '<q-td :props="props"><q-badge :style="`background: ${props.row.colour} !important`">'
-    "{{ props.value }}</q-badge></q-td>"
-)
-"""Cell of a state in the colour of its row."""
 
 
 def heading(text: str, level: int) -> ui.label:
@@ -26,7 +23,7 @@ def table(title: str, headings: Mapping[str, str], key: str, pagination: int) ->
         words = ui.input("Filter").props("dense clearable")
     shown = ui.table(columns=columns(headings), rows=[], row_key=key, pagination=pagination)
     shown.bind_filter_from(words, "value")
-    shown.add_slot("body-cell-state", BADGE)
+    shown.add_slot("body-cell-state", LAYOUT["cells"]["state"])
     return shown.classes("w-full")
 
 

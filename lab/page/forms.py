@@ -2,20 +2,18 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
 from nicegui import run, ui
 
 from lab.graph.model import Node
 from lab.page.data import REFUSALS, Data, default, text, typed
 from lab.page.elements import answer_label, confirmed, tell
+from lab.page.layout import LAYOUT
 
-_LAYOUT = yaml.safe_load((Path(__file__).parent / "forms.yaml").read_text(encoding="utf-8"))
-GROUPS: Mapping[str, list[str]] = _LAYOUT["groups"]
-FIELDS: Mapping[str, Mapping[str, list[str]]] = _LAYOUT["fields"]
-INTERRUPTS: Mapping[str, str] = _LAYOUT["interrupts"]
+GROUPS: Mapping[str, list[str]] = LAYOUT["groups"]
+FIELDS: Mapping[str, Mapping[str, list[str]]] = LAYOUT["fields"]
+INTERRUPTS: Mapping[str, str] = LAYOUT["interrupts"]
 MARK = "\u2014 "  # How the heading of a group in a list begins; nobody can choose it.
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import os
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
@@ -12,27 +13,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from lab.nbi.engine import Engine
+from lab.page.layout import LAYOUT
 from lab.server.tokens import Tokens
 
-POLICY = (
-    "default-src 'self'",
-    # NiceGUI has scripts and styles in the page, and compiles templates in the browser.
-    "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
-    "style-src 'self' 'unsafe-inline'",
-    "img-src 'self' data: blob:",
-    "font-src 'self' data:",
-    "object-src 'none'",
-    "base-uri 'self'",
-    "form-action 'self'",
-    "frame-ancestors 'none'",
-)
-GUARD = {
-    "Content-Security-Policy": "; ".join(POLICY),
-    "X-Frame-Options": "DENY",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
-"""Headers with which a browser loads nothing from elsewhere, and shows the page in no frame."""
+GUARD: Mapping[str, str] = LAYOUT["headers"]
 
 
 def _same_origin(scope: Scope) -> bool:

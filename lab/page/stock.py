@@ -11,19 +11,13 @@ from lab import accounts
 from lab.nbi.params import load_mapping
 from lab.page.data import REFUSALS
 from lab.page.elements import columns, complain, confirmed, heading
+from lab.page.layout import LAYOUT
 from lab.records.store import NSDS, NSTS, VIMS, VNFDS
 
 if TYPE_CHECKING:
     from lab.page.app import Page
 
 LARGEST = 1 << 30  # Bytes of an upload, as the API takes them.
-DELETE = (
-    '<q-td :props="props"><q-btn flat dense icon="delete" :aria-label="`Delete ${props.row.name}`"'
-    " @click=\"() => $parent.$emit('remove', props.row)\" /></q-td>"
-)
-WELCOME = """This lab is empty. The example makes a VIM account of this machine, onboards two
-packages, and instantiates a service of them: two VNFs, between which a WireGuard tunnel comes up.
-It takes about half a minute."""
 
 
 class Stock:
@@ -52,7 +46,7 @@ class Stock:
         shown.append({"name": "delete", "label": "", "field": "key"})
         table = ui.table(columns=shown, rows=[], row_key="key", pagination=10)
         table.classes("w-full").props('dense wrap-cells no-data-label="none yet"')
-        table.add_slot("body-cell-delete", DELETE)
+        table.add_slot("body-cell-delete", LAYOUT["cells"]["delete"])
         table.on("remove", self._remove)
         self.tables[collections] = table
 
@@ -115,7 +109,7 @@ def example(page: "Page") -> None:
     """Offer the example, in a lab without services."""
     with ui.card().classes("max-w-2xl"):
         heading("Begin with an example", 2)
-        ui.label(" ".join(WELCOME.split()))
+        ui.label(LAYOUT["welcome"])
 
         async def make() -> None:
             button.props("loading")
