@@ -60,7 +60,7 @@ PREFIX = r"[0-9a-f.:]+/\d+"
 GONE = (0x11, 0x14, 0x1C, 0x1D)
 """A state or a policy was deleted, or all of them."""
 FLUSHED = (0x1C, 0x1D)
-"""All of them were deleted: charon does so only as it starts."""
+"""All of them were deleted, which seldom happens: it is looked at without a pause."""
 
 
 def swanctl(*words: str) -> str:
