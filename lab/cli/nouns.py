@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from builder import documents
 from lab import accounts
 from lab.cli.context import Lab, pass_lab
 from lab.cli.names import SERVICE, SLICE, named
@@ -17,8 +18,7 @@ from lab.errors import unknown
 from lab.nbi.engine import Instances
 from lab.records.store import CREATED, NSDS, NSIS, NSRS, NSTS, VIMS, VNFDS, VNFRS, Document
 
-OPERATION = ("_id", "lcmOperationType", "operationState", "operationParams")
-STATES = ("operational-status", "config-status", "detailed-status")
+_SHOWN = documents.read(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Noun:
             def show_operation(lab: Lab, id: str) -> None:
                 engine = operations(lab)
                 record = lab.view(engine.running, engine.operation(id))
-                lab.out.fields(record, (*OPERATION, "detailed-status", "errorMessage"))
+                lab.out.fields(record, _SHOWN["operation"]["fields"])
 
             yield from (show_operations, show_operation)
 
@@ -137,7 +137,7 @@ def _package(name: str, kind: str, what: str) -> Noun:
         record,
         names=named(kind),
         rows=rows,
-        columns={"name": ["name"], "id": ["id"], "uuid": ["_id"]},
+        **_SHOWN["package"],
         delete=lambda lab, name, force: lab.engine.catalogue.delete(kind, name, force),
     )
 
@@ -180,8 +180,7 @@ def summary(lab: Lab, nsr: Document) -> None:
     if lab.out.as_json:
         lab.out.json({**nsr, "vnfs": rows})
         return
-    columns = {"VNF": ["vnf"], "address": ["address"], "ports": ["ports"], "charm": ["charm"]}
-    lab.out.rows(rows, columns)
+    lab.out.rows(rows, _SHOWN["summary"]["columns"])
     seconds = nsr["lab"].get("seconds-vms-ready-to-charms-idle")
     if seconds is not None:
         lab.out.remark(f"VMs ready to all charms idle: {seconds:.1f} s")
@@ -250,14 +249,9 @@ NOUNS = (
         "vim",
         "a VIM account",
         _vim,
-        ("_id", "name", "vim_type", "config", "networks", "servers"),
+        **_SHOWN["vim"],
         names=named(VIMS),
         rows=lambda lab: lab.views(VIMS, lab.engine.store.all(VIMS)),
-        columns={
-            "vim name": ["name"],
-            "uuid": ["_id"],
-            "operational state": ["_admin", "operationalState"],
-        },
         delete=lambda lab, name, force: accounts.delete(lab.engine, name, force),
     ),
     _package("vnfpkg", VNFDS, "a VNF package"),
@@ -267,50 +261,20 @@ NOUNS = (
         "ns",
         "a network service",
         _service,
-        (
-            *("_id", "name", "nsd-ref", "nsState", "currentOperation", *STATES),
-            *("errorDescription", "errorDetail", "configurationStatus"),
-        ),
-        summary,
+        **_SHOWN["ns"],
+        more=summary,
         names=SERVICE,
         rows=_services,
-        columns={
-            "ns instance name": ["name"],
-            "id": ["_id"],
-            "date": ["date"],
-            "ns state": ["nsState"],
-            "links": ["links"],
-            "current operation": ["currentOperation"],
-            "error details": ["errorDetail"],
-        },
-        spare=("id", "date"),
         operations=lambda lab: lab.engine,
     ),
     Noun(
         "nsi",
         "a network slice",
         _slice,
-        (
-            *("_id", "name", "nst-ref", *STATES),
-            *("SNSSAI-identifier", "quality-of-service", "services"),
-        ),
+        **_SHOWN["nsi"],
         names=SLICE,
         rows=_slices,
-        columns={
-            "netslice instance name": ["name"],
-            "id": ["_id"],
-            "links": ["links"],
-            "operational status": ["operational-status"],
-            "config status": ["config-status"],
-            "detailed status": ["detailed-status"],
-        },
-        spare=("id",),
         operations=lambda lab: lab.slices,
     ),
-    Noun(
-        "vnf",
-        "a VNF record",
-        _vnf,
-        ("_id", "member-vnf-index-ref", "vnfd-ref", "ip-address", "vdur"),
-    ),
+    Noun("vnf", "a VNF record", _vnf, **_SHOWN["vnf"]),
 )

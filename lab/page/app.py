@@ -383,13 +383,7 @@ def picture(graph: Graph) -> dict[str, Any]:
     return {
         "series": [
             {
-                "type": "graph",
-                "layout": "none",
-                "roam": True,
-                "symbolSize": 46,
-                "animation": False,
-                "label": {"show": True, "position": "bottom"},
-                "edgeLabel": {"show": True, "fontSize": 10},
+                **LAYOUT["charts"]["graph"],
                 "data": [
                     {
                         "name": node.id,
@@ -437,14 +431,7 @@ def rates(samples: Mapping[str, deque[Sample]]) -> dict[str, Any]:
                 for old, new in zip(list(kept), list(kept)[1:], strict=False)
             ]
             series.append({"name": f"{link} {way}", "type": "line", "data": points})
-    return {
-        "animation": False,
-        "tooltip": {"trigger": "axis"},
-        "legend": {"type": "scroll"},
-        "xAxis": {"type": "time"},
-        "yAxis": {"type": "value", "name": "kbit/s"},
-        "series": series,
-    }
+    return {**LAYOUT["charts"]["rates"], "series": series}
 
 
 def _card(kind: str, record: Summary) -> ui.label:
