@@ -12,11 +12,13 @@ from pathlib import Path
 
 import psutil
 
+from builder import documents
 from lab.vca.context import HookContext
 from lab.vca.runtime import JUJU_VERSION, Runtime
 from lab.vca.toolserver import ToolServer
 
 DISPATCH = "dispatch"
+_EVERYWHERE = documents.read(Path(__file__).with_name("environment.yaml"))
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CAPTURE_LIMIT = 1024 * 1024  # Bytes that are kept of each output of a process.
 _KILLED = 5.0  # Seconds in which a killed process ends, also on a busy machine.
@@ -49,35 +51,20 @@ def environment(
     with context.document() as document:
         uuid = document.uuid
     variables = {
-        "APT_LISTCHANGES_FRONTEND": "none",
+        **_EVERYWHERE,
         "CHARM_DIR": charm_dir,
-        "CLOUD_API_VERSION": "",
-        "DEBIAN_FRONTEND": "noninteractive",
         "HOME": str(runtime.paths.home(unit.name)),
         "JUJU_AGENT_SOCKET_ADDRESS": str(socket),
-        "JUJU_AGENT_SOCKET_NETWORK": "unix",
-        "JUJU_API_ADDRESSES": "127.0.0.1:17070",
-        "JUJU_AVAILABILITY_ZONE": "",
         "JUJU_CHARM_DIR": charm_dir,
-        "JUJU_CHARM_FTP_PROXY": "",
-        "JUJU_CHARM_HTTPS_PROXY": "",
-        "JUJU_CHARM_HTTP_PROXY": "",
-        "JUJU_CHARM_NO_PROXY": "",
         "JUJU_CONTEXT_ID": context_id,
         "JUJU_DISPATCH_PATH": dispatch_path,
         "JUJU_HOOK_NAME": "" if context.action else Path(dispatch_path).name,
         "JUJU_MACHINE_ID": str(unit.machine),
-        "JUJU_METER_INFO": "not set",
-        "JUJU_METER_STATUS": "AMBER",
         "JUJU_MODEL_NAME": uuid,
         "JUJU_MODEL_UUID": uuid,
-        "JUJU_PRINCIPAL_UNIT": "",
-        "JUJU_SLA": "unsupported",
         "JUJU_UNIT_NAME": unit.name,
         "JUJU_VERSION": JUJU_VERSION,
-        "LANG": "C.UTF-8",
         "PATH": f"{runtime.tools}:{runtime.python_bin}:{SYSTEM_PATH}",
-        "TERM": "screen-256color",
     }
     info = context.hook
     if info is not None and info.relation_id is not None:
