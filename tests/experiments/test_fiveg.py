@@ -19,21 +19,22 @@ from experiments.slices import EMBB, MMTC, URLLC
 from experiments.testbed import LINKS, Addresses, Slice, Vnf
 
 SHARED_LINKS = {"n3", "sbi"}
+TWO, THREE = (EMBB, URLLC), (EMBB, URLLC, MMTC)
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    names = [f"{name}_5g_nst" for name in fiveg.THREE]
+    names = [f"{name}_5g_nst" for name in THREE]
     return built(tmp_path_factory, ["5gc_shared_ns", fiveg.NSD, *names])
 
 
 def test_slices_are_valid_and_their_own_links_share_no_address(dist: Path, tmp_path: Path) -> None:
-    made = fiveg.packages(dist, tmp_path, fiveg.THREE)[len(fiveg.VNFS) :]
+    made = fiveg.packages(dist, tmp_path, THREE)[len(fiveg.VNFS) :]
     known = packages.catalogue(Tree.find(Path(__file__).parent)).values()
     catalog, problems = archives(made, [package for package in known if package.kind == "vnf"])
     assert problems == []
     used: dict[tuple[str, str], str] = {}
-    for slice_ in fiveg.requests(dist, qos.RATES, fiveg.THREE):
+    for slice_ in fiveg.requests(dist, qos.RATES, THREE):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
                         nsts={slice_.descriptor: catalog.nsts[slice_.descriptor]})  # fmt: skip
         assert validate_params("nsi", yaml.safe_load(slice_.text), alone) == []
@@ -47,7 +48,7 @@ def test_slices_are_valid_and_their_own_links_share_no_address(dist: Path, tmp_p
 
 
 def test_the_ue_is_the_first_subscriber_and_has_a_session_in_each_slice(dist: Path) -> None:
-    first, second = fiveg.requests(dist, qos.RATES, fiveg.TWO)
+    first, second = fiveg.requests(dist, qos.RATES, TWO)
     members = first.part(fiveg.SHARED)["additionalParamsForVnf"]
     values = {one["member-vnf-index"]: one["additionalParams"] for one in members}
     assert values["ue"]["nf_imsi"] == values["amf"]["nf_first_imsi"] == "24288" + fiveg.MSIN
@@ -140,7 +141,7 @@ def test_a_ue_that_cannot_measure_gives_no_result(monkeypatch: pytest.MonkeyPatc
 
 
 def test_mmtc_has_no_rates_of_its_own(dist: Path) -> None:
-    *_, mmtc = fiveg.requests(dist, qos.RATES, fiveg.THREE)
+    *_, mmtc = fiveg.requests(dist, qos.RATES, THREE)
     assert mmtc.name == MMTC
     assert mmtc.service == "mmtc.slice"
 
@@ -154,7 +155,7 @@ def network() -> dict[str, Slice]:
     shared = Slice("shared", "", Addresses({}, {}), vnfs("shared", "amf", "gnb", "ue"), {},
                    fiveg.SHARED_LINKS)  # fmt: skip
     made = {"shared": shared}
-    for name in fiveg.TWO:
+    for name in TWO:
         own = vnfs(name, "smf", "upf")
         made[name] = Slice(
             name, "", Addresses({}, {}), own, {}, fiveg.LINKS, shared=shared.vnfs

@@ -26,6 +26,7 @@ from experiments.slices import EMBB, URLLC
 from experiments.testbed import Testbed
 from lab.vim.account import clean
 
+TWO = (EMBB, URLLC)
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.long,
@@ -46,8 +47,8 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
         with on_the_lab.served(home) as outside:
             outside.accounts({})
             made = Testbed(outside.osm, dist, Console(), lab=outside)
-            made.prepare(fiveg.packages(dist, tmp_path_factory.mktemp("own"), fiveg.TWO))
-            fiveg.deploy(made, fiveg.requests(dist, qos.RATES, fiveg.TWO))
+            made.prepare(fiveg.packages(dist, tmp_path_factory.mktemp("own"), TWO))
+            fiveg.deploy(made, fiveg.requests(dist, qos.RATES, TWO))
             yield made
     finally:
         on_the_lab.clean(home)
