@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator
 from email import message_from_string
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.meta import find_undeclared_variables
 
+from builder import documents
 from builder.documents import FASTEST, DocumentError, load, repeated
 from builder.validate.context import Context, rule
 from builder.validate.login_rules import logins, shut_out
@@ -17,15 +19,8 @@ from builder.validate.reader import Package, is_utf8
 Users = tuple[set[str], set[str]]
 """Users whom OSM gives its key on a VDU, and all as whom somebody logs in."""
 
-HEADERS = (
-    "#cloud-config",
-    "#!",
-    "#include",
-    "#cloud-boothook",
-    "#part-handler",
-    "Content-Type:",
-    "MIME-Version:",
-)
+_KNOWN = documents.read(Path(__file__).with_name("cloudinit.yaml"))
+HEADERS = tuple(_KNOWN["headers"])
 CONFIG, ARCHIVE, SCRIPTS = "#cloud-config", "#cloud-config-archive", ("#!", "#cloud-boothook")
 MIME = ("Content-Type:", "MIME-Version:")
 UNREAD = ("#cloud-config-jsonp", "#include", "#part-handler")
@@ -35,17 +30,7 @@ TEMPLATE = "## template: jinja"
 IN_TEMPLATE = ("#cloud-config", "#!")
 CLOUD_INIT_KEYS = {"v1", "ds"}
 LARGEST = 1 << 20
-OSM_KEYS = {
-    "ns_id",
-    "vnf_id",
-    "vnfd_ref",
-    "vim_account_id",
-    "member_vnf_index",
-    "vdu_id",
-    "count_index",
-    "ip_address",
-    "vdu",
-}
+OSM_KEYS = set(_KNOWN["osm-keys"])
 
 
 def environment() -> Environment:
