@@ -12,6 +12,7 @@ from vpnaas.base.links import NONE
 from vpnaas.features import guard, qos
 from vpnaas.params.intent import Intent
 from vpnaas.peers.inputs import CharmState
+from vpnaas.status import link_status
 from vpnaas.vdu import nftables
 from vpnaas.vdu.steps import Results
 
@@ -104,6 +105,22 @@ def test_nothing_is_done_where_it_is_in_force_and_a_flush_is_mended() -> None:
         assert "guard/load" in ids(guard.steps_to(plans, observed(text, shown=shown)))
     assert "guard/load" in ids(guard.steps_to(plans, observed(text, loaded=False)))
     assert "guard/load" in ids(guard.steps_to(plans, observed("something else")))
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec", "none"])
+def test_rules_that_somebody_removed_are_told_once(technology: str) -> None:
+    juju, hss, *_ = pair(technology)
+
+    def reason() -> str:
+        hss.reconcile()
+        return link_status("s6a", hss.plans["s6a"], juju.world.clock).reason
+
+    assert reason() == ""
+    for left in ("", hss.vdu.guard.replace("counter drop", "", 1)):
+        whole, hss.vdu.guard = hss.vdu.guard, left
+        assert reason() == (guard.ROBBED if whole else "")
+        assert (hss.states()["s6a"], hss.vdu.guard) == ("up" if whole else "clear", whole)
+        assert reason() == ""
 
 
 def test_a_link_nothing_was_decided_of_keeps_its_guard() -> None:

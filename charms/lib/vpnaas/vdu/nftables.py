@@ -101,6 +101,12 @@ class BootTable:
     def present(self, results: Results) -> bool:
         return results.text(self.name + "/file") is not None
 
+    def robbed(self, results: Results) -> bool:
+        """Tell whether the table lacks rules of the script, or is gone."""
+        text, shown = results.text(self.name + "/file") or "", self.name + "/table"
+        there = results.exit_code(shown) == 0
+        return bool(text) and not (there and verdicts(results.output(shown)) == verdicts(text))
+
     def steps_to(self, text: Optional[str], results: Results) -> List[Step]:
         """Return the steps that put a script into force; none if it already is.
 
@@ -112,8 +118,7 @@ class BootTable:
             results.text(self.name + "/file") == text
             and results.text(self.name + "/unit") == self.unit_text
             and results.text(self.name + "/after-flush") == after_flush_text(self.file)
-            and results.exit_code(self.name + "/table") == 0
-            and verdicts(results.output(self.name + "/table")) == verdicts(text)
+            and not self.robbed(results)
             and (results.out(self.name + "/enabled") or "").strip() == "enabled"
         )
         if in_force:
