@@ -7,7 +7,7 @@ What only its author knows, addresses and the place in a core, stays for the par
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,8 @@ class Link:
 
 def create(
     tree: Tree, name: str, link: Link, other: str, services: Sequence[str]
-) -> Iterator[tuple[Path, str]]:
-    """Write a VNF with its charm, and connect it; yield each file with what was done to it.
+) -> list[tuple[Path, str]]:
+    """Write a VNF with its charm, and connect it; return each file with what was done to it.
 
     Args:
         tree: Where; the repository.
@@ -55,16 +55,26 @@ def create(
     for service in services:
         if service not in nsds.values():
             raise BuildError(f"--ns {service}; allowed: {', '.join(sorted(nsds.values()))}")
-    for folder in folders:
-        folder.mkdir()
     edits = _Edits(link, name, other, services, _free_subnet(root))
+    # Nothing is written unless all of it can be.
+    done = list(_edited(root, edits, vnfds, nsds))
+    for folder in (*folders, folders[1] / "cloud_init"):
+        folder.mkdir()
+    for path, text in edits.texts.items():
+        path.write_text(text, encoding="utf-8")
+    (folders[1] / "cloud_init/vnf.yaml").symlink_to("../../../cloud-init/vnf.yaml")
+    return done
+
+
+def _edited(
+    root: Path, edits: "_Edits", vnfds: Mapping[Path, str], nsds: Mapping[Path, str]
+) -> Iterator[tuple[Path, str]]:
+    """Make the text of each file; yield the file with what was done to it."""
+    link, name, other, services = edits.link, edits.name, edits.other, edits.services
     for file, content in edits.filled(TEXTS["files"]).items():
         text = content if isinstance(content, str) else documents.dump(content)
-        (root / file).write_text(text, encoding="utf-8")
+        edits.texts[root / file] = text
         yield root / file, "new"
-    day0 = folders[1] / "cloud_init/vnf.yaml"
-    day0.parent.mkdir()
-    day0.symlink_to("../../../cloud-init/vnf.yaml")
     if edits.declare(root / LINKS):
         yield root / LINKS, f"the link {link.name}"
     charm = root / "charms" / other / "charm.yaml"
@@ -149,6 +159,8 @@ class _Edits:
     other: str  # Charm and member of the VNF at the other end.
     services: Sequence[str]  # With the new VNF.
     subnet: str  # Of the link's network.
+    texts: dict[Path, str] = field(default_factory=dict)
+    """What files will contain."""
 
     def filled(self, document: Any, **more: Any) -> Any:
         """Return a part of new_vnf.yaml for this VNF; ``more`` are words with `_` for `-`."""
@@ -166,10 +178,10 @@ class _Edits:
 
     def write(self, path: Path, edits: str, **more: Any) -> None:
         """Add the values of `edits` to a file."""
-        text = path.read_text(encoding="utf-8")
+        text = self.texts.get(path) or path.read_text(encoding="utf-8")
         for edit in self.filled(TEXTS["edits"][edits], **more):
             text = _added(text, edit["in"], edit["add"], path)
-        path.write_text(text, encoding="utf-8")
+        self.texts[path] = text
 
     def declare(self, path: Path) -> bool:
         """Give the link a name and a port of its own; return whether it had none."""
@@ -183,7 +195,7 @@ class _Edits:
             transport, _, ports = self.link.carries.partition(":")
             entry |= {"transport": transport, "ports": [int(word) for word in ports.split(",")]}
         line = f',\n  "{self.link.name}": {json.dumps(entry)}\n}}\n'
-        path.write_text(text.rstrip().removesuffix("}").rstrip() + line, encoding="utf-8")
+        self.texts[path] = text.rstrip().removesuffix("}").rstrip() + line
         return True
 
     def interface(self, path: Path) -> None:
