@@ -71,9 +71,9 @@ class ModelVdu:
         self.listening: dict[str, str] = {}
         """What a socket unit listens at since it was started, as `ss -Hltn` prints it."""
         self.taken: dict[int, str] = {}
+        """Who has a UDP port that a tunnel may want."""
         self.listeners: dict[str, str] = {}
         """Lines of `ss -Hltnp` by TCP port."""
-        """Who has a UDP port that a tunnel may want."""
         self.journal = ""
         self.chains: list[dict[str, str]] = []
         """Of its firewalls, as `nft -j list chains` prints them."""
