@@ -1,6 +1,7 @@
 """IPsec behind the same link model: the pure reconcile on the model, and what is refused."""
 
 import base64
+import contextlib
 import io
 import json
 import re
@@ -268,9 +269,43 @@ def test_loading_a_link_leaves_connections_of_somebody_else(monkeypatch):
     monkeypatch.setattr(ipsec, "open", lambda _: io.StringIO(mme.vdu.files[CONF]), raising=False)
     monkeypatch.setattr(ipsec, "outlived", lambda _: False)
     monkeypatch.setattr(ipsec, "Daemon", Daemon)
-    ipsec.load("s6a")
+    ipsec.load(["s6a"])
     unloaded = [body for command, body in asked if command == "unload-conn"]
     assert unloaded == [message({"name": old})]
+
+
+@pytest.mark.parametrize("trouble", ["none", "an old certificate", "a certificate file is gone"])
+def test_trouble_of_one_link_leaves_no_other_link_unloaded(monkeypatch, trouble):
+    """Beside a file of somebody else that swanctl cannot read, swanctl takes all away."""
+    *_, mme, _ = ipsec_pair()
+    gone = trouble == "a certificate file is gone"
+    loaded, links = [], ["a1", "s6a", "zz"]
+
+    class Daemon:
+        def ask(self, command, body=b""):
+            if command == "load-conn":
+                loaded.append(next(link for link in links if body[2:].startswith(link.encode())))
+            return {"conns": [], "success": "yes"}
+
+    def opened(path):
+        link = next(link for link in links if path.endswith(f"-{link}.conf"))
+        text = mme.vdu.files[CONF].replace("s6a_", link + "_")
+        more = "      certs = /gone.pem\n" if gone and link == "s6a" else ""
+        return io.StringIO(text.replace("    remote {\n", "    remote {\n" + more))
+
+    def swanctl(words):
+        loaded.clear()
+        return 22 * (words[1] == "--load-conns")
+
+    monkeypatch.setattr(ipsec, "open", opened, raising=False)
+    monkeypatch.setattr(
+        ipsec, "outlived", lambda conns: trouble == "an old certificate" and "s6a" in str(conns)
+    )
+    monkeypatch.setattr(ipsec, "Daemon", Daemon)
+    monkeypatch.setattr(ipsec.subprocess, "call", swanctl)
+    with pytest.raises(SystemExit) if gone else contextlib.nullcontext():
+        ipsec.load(links)
+    assert loaded == (["a1", "zz"] if gone else links)
 
 
 def test_an_unchanged_peer_is_never_bounced():

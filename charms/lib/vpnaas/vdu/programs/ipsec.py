@@ -29,7 +29,7 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
 
 from vpnaas.vdu.programs.charon import Daemon, associations, is_ours, message, value_of
 from vpnaas.vdu.programs.common import content, run
@@ -333,15 +333,30 @@ def share(daemon: Daemon, secrets: Dict[str, Any]) -> None:
             daemon.ask("load-shared", message(dict(key, owners=owners)))
 
 
-def load(link: str) -> None:
-    """Replace the daemon's connections of a link by those of its file; load secrets and pools."""
-    with open(FILE + link + ".conf") as stream:
-        parts = sections(stream.read())
-    on_file = parts["connections"]
-    if outlived(on_file):
+def load(links: Sequence[str]) -> None:
+    """Replace the daemon's connections of links by those of their files; load secrets and pools."""
+    files = {}
+    for link in links:
+        with open(FILE + link + ".conf") as stream:
+            files[link] = sections(stream.read())
+    code = 0
+    if any(outlived(parts["connections"]) for parts in files.values()):
         # This removes also what other links' connections brought, and brings it again.
-        clear = ["swanctl", "--load-creds", "--noprompt", "--clear"]
-        sys.exit(subprocess.call(clear) or subprocess.call(["swanctl", "--load-conns"]))
+        code = subprocess.call(["swanctl", "--load-creds", "--noprompt", "--clear"])
+        subprocess.call(["swanctl", "--load-conns"])
+    rest = {link: parts for link, parts in files.items() if not by_vici(link, parts)}
+    if rest:
+        code = subprocess.call(["swanctl", "--load-conns"]) or code
+        # It takes away what it knows while it cannot read a file of somebody else.
+        for link in sorted(set(files).difference(rest)):
+            by_vici(link, files[link])
+    if code:
+        sys.exit(code)
+
+
+def by_vici(link: str, parts: Dict[str, Any]) -> bool:
+    """Load a link's file, and tell whether the daemon could be asked for all of it."""
+    on_file = parts["connections"]
     try:
         daemon = Daemon()
         share(daemon, parts.get("secrets", {}))
@@ -358,7 +373,8 @@ def load(link: str) -> None:
                 daemon.ask("unload-conn", message({"name": name}))
     except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
         print("vici: {}".format(error), file=sys.stderr)
-        sys.exit(subprocess.call(["swanctl", "--load-conns"]))
+        return False
+    return True
 
 
 def shared() -> Dict[str, bool]:
@@ -405,8 +421,7 @@ if __name__ == "__main__":
         print("\n".join(lost()))
     elif sys.argv[1:2] == ["load"]:
         found = [path[len(FILE) : -len(".conf")] for path in sorted(glob.glob(FILE + "*.conf"))]
-        for each in sys.argv[2:] or found:
-            load(each)
+        load(sys.argv[2:] or found)
     elif sys.argv[1:2] == ["initiate-shared"]:
         with_shared(initiate_shared)
     elif sys.argv[1:2] == ["terminate-shared"]:
