@@ -1,5 +1,6 @@
 """The end of a command on a VDU."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -81,11 +82,16 @@ def test_the_limit_of_a_request_costs_a_good_command_nothing():
 class OneTry(paramiko.ServerInterface):
     """An sshd with `MaxAuthTries 1`, which knows a password and no key."""
 
+    banner = None
+
     def __init__(self, transport):
         self.transport, self.tried = transport, []
 
     def get_allowed_auths(self, username):
         return "publickey,password"
+
+    def get_banner(self):
+        return self.banner, "en-US"
 
     def check_auth_publickey(self, username, key):
         return self.tries("key", False)
@@ -100,9 +106,19 @@ class OneTry(paramiko.ServerInterface):
         return paramiko.AUTH_SUCCESSFUL if good else paramiko.AUTH_FAILED
 
 
-@pytest.mark.parametrize("password", ["right", "wrong"])
-def test_a_password_has_a_connection_of_its_own(tmp_path, monkeypatch, password):
-    ensure_key(str(tmp_path / "key"))
+class Closed(OneTry):
+    """An sshd of a machine with /etc/nologin, which ends a login that the key opened."""
+
+    banner = "Down for maintenance,\r\nback at noon\n"
+
+    def tries(self, how, good):
+        self.transport.close()
+        return paramiko.AUTH_FAILED
+
+
+@contextlib.contextmanager
+def served(kind, monkeypatch):
+    """Serve logins on the loopback; give the servers of its connections."""
     host_key, servers = paramiko.ECDSAKey.generate(), []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -113,17 +129,33 @@ def test_a_password_has_a_connection_of_its_own(tmp_path, monkeypatch, password)
                 except OSError:
                     return
                 transport.add_server_key(host_key)
-                servers.append(OneTry(transport))
+                servers.append(kind(transport))
                 transport.start_server(threading.Event(), servers[-1])
 
         threading.Thread(target=serve, daemon=True).start()
         monkeypatch.setattr(ssh, "PORT", listener.getsockname()[1])
-        vdu = Vdu(Login("127.0.0.1", "root", password, str(tmp_path / "key")))
-        with vdu:
+        yield servers
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("password", ["right", "wrong"])
+def test_a_password_has_a_connection_of_its_own(tmp_path, monkeypatch, password):
+    ensure_key(str(tmp_path / "key"))
+    with served(OneTry, monkeypatch) as servers:
+        with Vdu(Login("127.0.0.1", "root", password, str(tmp_path / "key"))) as vdu:
             if password == "right":
                 vdu._connect()
             else:
                 with pytest.raises(UnreachableError, match="refuses the login of root"):
                     vdu._connect()
-        listener.shutdown(socket.SHUT_RDWR)
     assert [server.tried for server in servers] == [["key"], ["password"]]
+
+
+@pytest.mark.parametrize("password", ["", "right"])
+def test_a_vdu_that_lets_nobody_in_is_quoted(tmp_path, monkeypatch, password):
+    ensure_key(str(tmp_path / "key"))
+    said = "ends the login of ubuntu and says 'Down for maintenance, back at noon'; is there a file"
+    with served(Closed, monkeypatch):
+        with Vdu(Login("127.0.0.1", "ubuntu", password, str(tmp_path / "key"))) as vdu:
+            with pytest.raises(UnreachableError, match=said):
+                vdu._connect()
