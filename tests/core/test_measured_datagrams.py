@@ -164,6 +164,20 @@ def test_loss_of_each_direction_is_measured_where_iperf3_could_not_start(
     assert json.loads(kept.read_text())["start"]["method"] == "numbered datagrams"
 
 
+def test_a_full_disk_costs_the_kept_report_and_not_the_result(
+    far_end: Callable[..., FarEnd], tmp_path: Path
+) -> None:
+    kept = tmp_path / "report.json"
+    kept.symlink_to("/dev/full")
+    far, chance = far_end(lambda: chance.random() < 0.2), random.Random(7)  # noqa: S311
+    results = measured(far, keep=str(kept))
+    test = measure.ThroughputTest.parse({"link": "s6a", "protocol": "udp", "duration": 1})
+    summary = test.summary(PEER, Results({"iperf3": {"code": 0, "out": results.output("udp")}}))
+    assert summary["kept"] == "nowhere: the VDU's disk is full"
+    assert summary["packets"] > 0
+    assert not kept.is_symlink()
+
+
 def test_what_a_starved_sender_did_not_send_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = {"seconds": 0.4, "rate": 100.0, "size": 100, "token": "00" * 8}
     times = iter([0.0, 0.0, 0.01])  # Begun, in time once, and then kept from running for long.

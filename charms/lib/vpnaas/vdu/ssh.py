@@ -397,10 +397,9 @@ def _login_failure(login: Login, transport: Any, error: Exception) -> str:
         banner = None if transport.is_active() else transport.auth_handler.banner
         if banner is not None:
             said = fields.shown(" ".join(banner.decode("utf-8", "replace").split())[:200])
-            what = "{} ends the login of {} and says {}; is there a file /etc/nologin or /run/nologin,"
-            return (what + " or is this unit's SSH key not injected?").format(
-                login.host, login.user, said
-            )
+            what = "{} ends the login of {} and says {}; is there a file /etc/nologin or "
+            what += "/run/nologin, or is this unit's SSH key not injected?"
+            return what.format(login.host, login.user, said)
         return "{} refuses the login of {}; is this unit's SSH key injected?".format(
             login.host, login.user
         )

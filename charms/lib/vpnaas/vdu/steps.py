@@ -302,7 +302,7 @@ class Results:
     def check(self) -> "Results":
         """Raise VduError if a step failed."""
         if self.failed is not None:
-            what = _meaning(self.failed) or printable(self.failed)
+            what = meaning(self.failed) or printable(self.failed)
             raise VduError(self.at.sentence() if self.at else what)
         return self
 
@@ -333,7 +333,7 @@ class Results:
         """Return a sentence of ours on why a program failed; no text of a tool."""
         code = self.exit_code(id)
         what = "its program on the VDU failed" + (" with exit code {}".format(code) if code else "")
-        return _meaning(self.failed or self.error(id)) or what
+        return meaning(self.failed or self.error(id)) or what
 
     def paths(self, id: str) -> Dict[str, Optional[str]]:
         """Return the paths that `which` found, None for a missing program."""
@@ -361,7 +361,7 @@ _SAID = (
 _PACKED = "packed "
 
 
-def _meaning(said: str) -> str:
+def meaning(said: str) -> str:
     """Return our sentence for what a tool or the agent said, "" without one."""
     return next((sentence or said for text, sentence in _SAID if text in said), "")
 

@@ -20,7 +20,7 @@ from vpnaas.features.measure.responder import PROGRAM_FILE
 from vpnaas.peers.peer import Peer
 from vpnaas.peers.same_address import is_same
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, ask, run
+from vpnaas.vdu.steps import Results, Step, ask, meaning, run
 
 KEPT = "/var/log/osm-vpnaas"
 KEPT_REPORTS = 200
@@ -124,7 +124,7 @@ class ThroughputTest(Transfer):
                 "direction": self.direction,
                 "seconds": self.duration,
                 "parallel": self.parallel,
-                "kept": self.kept,
+                "kept": _kept(report) or self.kept,
             }  # type: Dict[str, Any]
             if "method" in report["start"]:
                 summary["method"] = str(report["start"]["method"])
@@ -305,6 +305,12 @@ def checked(report: Dict[str, Any], named: Mapping[str, Any]) -> Dict[str, Any]:
     form = CAUSES.get(str(cause), CAUSES["iperf3"])
     sentence = form.format(port=RESPONDER_PORT, detail=detail, **named)
     raise VpnaasError("measurement to {} failed: {}".format(named["peer"], sentence))
+
+
+def _kept(report: Mapping[str, Any]) -> str:
+    """Return why the VDU did not keep a report, "" if it did."""
+    unkept = str(report.get("unkept", ""))
+    return unkept and "nowhere: {}".format(meaning(unkept) or "the VDU cannot write its file")
 
 
 def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:

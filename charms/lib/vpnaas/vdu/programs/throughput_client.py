@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from vpnaas.vdu.programs.common import family
@@ -84,8 +84,7 @@ def measured(request: Json) -> Json:
 def without_iperf3(request: Json, plan: Json) -> Json:
     """Return the report of numbered datagrams."""
     report = as_report(numbered(request, plan, plan["up"]), plan)
-    keep(request, json.dumps(report, indent=1))
-    return report
+    return dict(report, unkept=keep(request, json.dumps(report, indent=1)))
 
 
 def both(counts: Json) -> List[Tuple[Json, Json]]:
@@ -193,7 +192,7 @@ def iperf3(request: Json) -> Json:
             raise FailureError("not-started", str(error.strerror))
         except subprocess.TimeoutExpired:
             raise FailureError("streams" if udp else "late")
-    keep(request, done.stdout.decode())
+    unkept = keep(request, done.stdout.decode())
     try:
         report: Json = json.loads(done.stdout.decode() or "{}", object_pairs_hook=named)
     except ValueError:
@@ -204,7 +203,7 @@ def iperf3(request: Json) -> Json:
     if said or not report:
         cause = next((word for text, word in CAUSES if text in said), "iperf3")
         raise FailureError(cause, "exit code {}".format(done.returncode))
-    return report
+    return dict(report, unkept=unkept)
 
 
 CAUSES = (
@@ -231,18 +230,28 @@ def named(pairs: List[Tuple[str, Any]]) -> Json:
     return result
 
 
-def keep(request: Json, text: str) -> None:
-    """Store a report in the file of the request, if it names one; delete the oldest ones."""
+def keep(request: Json, text: str) -> str:
+    """Store a report in the file of the request, if it names one; delete the oldest ones.
+
+    Returns:
+        Why the report is not stored, "" if it is.
+    """
     path = request["keep"]
     if not path:
-        return
+        return ""
     folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    with open(path, "w") as stream:
-        stream.write(text)
-    kept = sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=os.path.getmtime)
-    for old in kept[: -request["most"]]:
-        os.unlink(old)
+    try:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        with open(path, "w") as stream:
+            stream.write(text)
+        names = (os.path.join(folder, name) for name in os.listdir(folder))
+        for old in sorted(names, key=os.path.getmtime)[: -request["most"]]:
+            os.unlink(old)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(path)  # A part of a report is none.
+        return str(error)
+    return ""
 
 
 if __name__ == "__main__":
