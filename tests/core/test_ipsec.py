@@ -21,7 +21,7 @@ from vpnaas.tunnels.ipsec.names import (
     KEEP,
     KEEPER_FILE,
     PRESHARED,
-    PROGRAM_FILE,
+    PROGRAM,
     UP,
     interface_id,
 )
@@ -244,7 +244,7 @@ def test_a_connection_of_somebody_else_with_a_name_like_ours_stays():
 def test_what_swanctl_took_of_other_links_is_loaded_again():
     """swanctl loads nothing while it cannot read one file, and forgets what it had loaded."""
     *_, mme, _ = ipsec_pair()
-    loads = [PROGRAM_FILE, "load"]
+    loads = [*PROGRAM, "load"]
     mme.vdu.commands.clear()
     mme.configure("s6a", "172.16.6.2/24", technology="ipsec", **{"ipsec-options": "dpd-delay=10"})
     mme.reconcile()

@@ -121,7 +121,7 @@ def test_one_watch_serves_the_rotations_of_all_peers():
             "systemd-run", "--collect", "--quiet", "--nice=-10",
             "--unit=osm-vpnaas-handover-s1c.service",
             "--property=RuntimeDirectory=osm-vpnaas-handover-s1c",
-            "/usr/local/lib/osm-vpnaas/handover",
+            "/usr/bin/python3", "-I", "/usr/local/lib/osm-vpnaas/handover",
             "wg-s1c", "/etc/osm-vpnaas/s1c/handover.json", "1800",
         ]
     ]  # fmt: skip

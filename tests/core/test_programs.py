@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -39,3 +40,11 @@ def test_the_first_line_of_a_program_names_its_interpreter() -> None:
     shared = {"__init__.py", "agent.py", "charon.py", "common.py", "netlink.py"}
     first = {name: text.splitlines()[0] for name, text in TEXTS.items() if name not in shared}
     assert {line for line in first.values() if line.startswith("#!")} == {"#!/usr/bin/python3"}
+
+
+def test_no_unit_needs_a_program_of_ours_to_be_executable() -> None:
+    """Its folder is in /usr/local, which somebody may mount noexec."""
+    units = [*FOLDER.parents[1].rglob("*.service"), *FOLDER.parents[1].rglob("*.conf")]
+    lines = [line for path in units for line in path.read_text().splitlines()]
+    assert sum("$program" in line for line in lines) > 5
+    assert not [line for line in lines if re.search(r'(Exec\w+=-?|")\$(program|turn)\b', line)]

@@ -91,10 +91,10 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
         "advert_int 1.05",
         "priority 60",
         "10.9.0.254/24 dev ens5",
-        f'notify_master "{standby.TURN_PROGRAM} claim s1c s1u"',
-        f'notify_master_rx_lower_pri "{standby.TURN_PROGRAM} again s1c s1u"',
+        f'notify_master "/bin/sh {standby.TURN_PROGRAM} claim s1c s1u"',
+        f'notify_master_rx_lower_pri "/bin/sh {standby.TURN_PROGRAM} again s1c s1u"',
         "vrrp_higher_prio_send_advert true",
-        f'vrrp_notify_fifo_script "{standby.TURN_PROGRAM} record"',
+        f'vrrp_notify_fifo_script "/bin/sh {standby.TURN_PROGRAM} record"',
         f'file "{standby.HEALTH_FILE}"',
     ):
         assert line in text

@@ -18,7 +18,7 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from vpnaas.tunnels.ipsec.names import interface_id
+from vpnaas.tunnels.ipsec.names import PROGRAM, interface_id
 from vpnaas.vdu.programs import kem, source
 from vpnaas.vdu.programs.charon import is_ours
 from vpnaas.vdu.steps import Broken, Results, Step
@@ -167,6 +167,7 @@ class ModelVdu:
             return {"skipped": True}
         argv = body["argv"]
         assert all(isinstance(word, str) for word in argv)
+        assert not argv[0].startswith("/usr/local/"), "it may be mounted noexec"
         self.commands.append(argv)
         text = body.get("stdin", "")
         if body.get("stdin_file"):
@@ -276,6 +277,8 @@ class ModelVdu:
         return self._cmd_openssl(words, text)
 
     def _cmd_python3(self, argv, text):
+        if argv[1:3] == list(PROGRAM[1:]):
+            return self._ipsec(argv[3:])
         if argv[1:4] == ["-I", "-c", source("est.py")]:
             return self.world.est(self, argv[4:])
         if argv[1:4] == ["-I", "-c", source("echo.py")]:
@@ -378,13 +381,13 @@ class ModelVdu:
     def _cmd_swanctl(self, argv, text):
         return self.charon.swanctl(argv[1:])
 
-    def _cmd_ipsec(self, argv, text):
-        if argv[1] == "load":
+    def _ipsec(self, argv):
+        if argv[0] == "load":
             return self.charon.swanctl(["--load-conns"])
-        if argv[1] == "lost":
+        if argv[0] == "lost":
             return 0, "".join(f"{sa.id}\n" for sa in self.charon.sas if sa.lost)
-        assert argv[1] == "drop"
-        for sa in [sa for sa in self.charon.sas if is_ours(sa.name, argv[2])]:
+        assert argv[0] == "drop"
+        for sa in [sa for sa in self.charon.sas if is_ours(sa.name, argv[1])]:
             self.charon.end(sa)
         return 0, ""
 

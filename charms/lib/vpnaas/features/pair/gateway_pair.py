@@ -224,7 +224,7 @@ def _away_steps(away: bool, results: Results) -> List[Step]:
 
 def left(pair: PairParams) -> List[Step]:
     """Return the steps that wait until the virtual address has left this gateway, 5 s at most."""
-    words = (standby.TURN_PROGRAM, "left", str(pair.virtual.ip))
+    words = ("sh", standby.TURN_PROGRAM, "left", str(pair.virtual.ip))
     return [run("pair/left", *words, any_exit=True, timeout=30)]
 
 

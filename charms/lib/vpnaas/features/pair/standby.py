@@ -75,7 +75,7 @@ class Standby:
 
 _RECORDED = """    # Notify programs run side by side; the FIFO tells the changes in their order.
     vrrp_notify_fifo {}
-    vrrp_notify_fifo_script "{} record"
+    vrrp_notify_fifo_script "/bin/sh {} record"
 """
 
 

@@ -1,7 +1,7 @@
 """Settings of the IKE daemon and systemd units."""
 
 from vpnaas.tunnels.ipsec.configuration import Configuration
-from vpnaas.tunnels.ipsec.names import ASKER_PROGRAM_FILE, PROGRAM_FILE, TUN, USERSPACE
+from vpnaas.tunnels.ipsec.names import ASKER_PROGRAM_FILE, PROGRAM, PROGRAM_FILE, TUN, USERSPACE
 from vpnaas.vdu.installed import filled
 
 ADDRESS = ("127.0.0.1", 9816)
@@ -63,7 +63,7 @@ def dropin(configuration: Configuration, plane: str) -> str:
     """
     text = "[Service]\nEnvironment=http_proxy=http://{}:{}\n".format(*ADDRESS)
     text += "ExecStartPost=\nExecStartPost=-/usr/sbin/swanctl --load-all --noprompt\n"
-    text += "ExecStartPost=-{} load\n".format(PROGRAM_FILE)
+    text += "ExecStartPost=-{} load\n".format(" ".join(PROGRAM))
     if plane == USERSPACE:
         text += "ExecStartPost=-/bin/ip link set {} mtu {}\n".format(TUN, configuration.tun_mtu)
     return text

@@ -22,6 +22,8 @@ PORTS = (500, 4500)
 KEEPER = "osm-vpnaas-ipsec-keeper.service"
 KEEPER_FILE = "/etc/systemd/system/" + KEEPER
 PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/ipsec"
+PROGRAM = ("/usr/bin/python3", "-I", PROGRAM_FILE)
+"""Its words. Programs run by their interpreter: /usr/local may be mounted noexec."""
 ASKER = "osm-vpnaas-ipsec-revocation.service"
 ASKER_FILE = "/etc/systemd/system/" + ASKER
 ASKER_PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/revocation"

@@ -210,7 +210,7 @@ def look(prefix: str = "") -> List[Step]:
         words = ("swanctl", flag, "--raw")
         return run(prefix + "ipsec/" + what, *words, any_exit=True, pick=pick, timeout=60)
 
-    lost = (names.PROGRAM_FILE, "lost")
+    lost = (*names.PROGRAM, "lost")
     return [
         ask("stats", "--stats"),
         ask("conns", "--list-conns", _NAME),

@@ -171,7 +171,7 @@ def _daemon_changes(
             pools = ("swanctl", "--load-pools")
             steps.append(run(link + "/apply/load-pools", *pools, any_exit=True, timeout=60))
         # Of all links: swanctl takes away what it knows while it cannot read somebody else's file.
-        steps.append(run(link + "/apply/load-conns", names.PROGRAM_FILE, "load", timeout=120))
+        steps.append(run(link + "/apply/load-conns", *names.PROGRAM, "load", timeout=120))
     if configuration.certificates:
         # charon caches revocation lists of the former certificates.
         flush = ("swanctl", "--flush-certs", "--type", "x509_crl")
@@ -328,7 +328,7 @@ def restart(configuration: Configuration) -> List[Step]:
 
 
 def _drop(id: str, link: str) -> Step:
-    return run(id, names.PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60)
+    return run(id, *names.PROGRAM, "drop", link + "_", any_exit=True, timeout=60)
 
 
 def absent(link: str) -> List[Step]:
@@ -339,7 +339,7 @@ def absent(link: str) -> List[Step]:
         remove(link + "/unsafe/file", names.CONF.format(link)),
         run(link + "/unsafe/creds", *LOAD_CREDS, any_exit=True, timeout=60),
         run(link + "/unsafe/conns", "swanctl", "--load-conns", any_exit=True, timeout=60),
-        run(link + "/unsafe/others", names.PROGRAM_FILE, "load", any_exit=True, timeout=120),
+        run(link + "/unsafe/others", *names.PROGRAM, "load", any_exit=True, timeout=120),
         _drop(link + "/unsafe/drop", link),
         disable(link + "/unsafe/stop", names.UNIT.format(link)),
         remove(link + "/unsafe/record", DIRECTORY.format(link) + "/applied.json"),

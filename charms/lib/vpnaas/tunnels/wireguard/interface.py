@@ -464,12 +464,12 @@ def _handovers(configuration: Configuration, state: State, interface: str) -> Li
     # Other processes may use all CPU time. The watch needs little, and packets wait for it.
     how = ["--collect", "--quiet", "--nice=-10", "--unit=" + WATCH_UNIT.format(link)]
     how.append("--property=RuntimeDirectory=" + WATCH.format(link))
-    words = (HANDOVER_PROGRAM, interface, STAGED.format(link), str(HANDOVER_SECONDS))
+    words = ("/usr/bin/python3", "-I", HANDOVER_PROGRAM, interface, STAGED.format(link))
     at = link + "/apply/handover"
     return [
         write(at, HANDOVER_PROGRAM, source("handover.py"), 0o755),
         write(at + "-keys", STAGED.format(link), text, 0o600),
-        run(at + "-watch", "systemd-run", *how, *words),
+        run(at + "-watch", "systemd-run", *how, *words, str(HANDOVER_SECONDS)),
     ]
 
 

@@ -22,7 +22,7 @@ write_record() {
 
 # The shared address has left this gateway, so its tunnels end.
 end_shared() {
-    [ ! -x "$ipsec" ] || timeout 30 "$ipsec" terminate-shared >/dev/null 2>&1
+    [ ! -e "$ipsec" ] || timeout 30 /usr/bin/python3 -I "$ipsec" terminate-shared >/dev/null 2>&1
 }
 
 case $1 in
@@ -51,7 +51,7 @@ case $1 in
         else
             echo "$verb" 1<>"$first"
         fi
-        [ ! "$shared" ] || timeout 30 "$ipsec" initiate-shared >/dev/null 2>&1
+        [ ! "$shared" ] || timeout 30 /usr/bin/python3 -I "$ipsec" initiate-shared >/dev/null 2>&1
         wait
         ;;
     record)
