@@ -54,6 +54,13 @@ def shown(kind: str, path: str, body: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_no_unit_needs_a_program_of_ours_to_be_executable(kind: str) -> None:
+    """Its folder is in /usr/local, which somebody may mount noexec."""
+    for body in rendered(kind).values():
+        assert not re.search(r"^Exec\w+=-?/usr/local", body, re.M)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_files_are_as_written_down(kind: str) -> None:
     """One file per network function; VPNAAS_GOLDEN=write writes it anew, to be read in the diff."""
     left_out = re.compile(

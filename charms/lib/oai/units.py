@@ -74,12 +74,12 @@ def render(
     VNF's links. With `rules`, the nftables script is loaded first.
     """
     before = ["-" + _line([engine, "rm", "--force", container.name])]
-    before.append(_line((PREPARE_PROGRAM, container.name) + container.devices))
+    before.append(_line(("/bin/sh", PREPARE_PROGRAM, container.name) + container.devices))
     if rules:
         before.append(_line(["/usr/sbin/nft", "-f", RULES_FILE]))
     if container.before_start:
         program, rest = container.before_start[0], container.before_start[1:]
-        before.append(_line((program, engine) + tuple(rest)))
+        before.append(_line(("/usr/bin/python3", "-B", program, engine) + tuple(rest)))
     needed = [unit(name) for name in container.after]
     return filled(
         "templates/container.service",
