@@ -141,13 +141,13 @@ def served(kind, monkeypatch):
 @pytest.mark.parametrize("password", ["right", "wrong"])
 def test_a_password_has_a_connection_of_its_own(tmp_path, monkeypatch, password):
     ensure_key(str(tmp_path / "key"))
-    with served(OneTry, monkeypatch) as servers:
-        with Vdu(Login("127.0.0.1", "root", password, str(tmp_path / "key"))) as vdu:
-            if password == "right":
+    vdu = Vdu(Login("127.0.0.1", "root", password, str(tmp_path / "key")))
+    with served(OneTry, monkeypatch) as servers, vdu:
+        if password == "right":
+            vdu._connect()
+        else:
+            with pytest.raises(UnreachableError, match="refuses the login of root"):
                 vdu._connect()
-            else:
-                with pytest.raises(UnreachableError, match="refuses the login of root"):
-                    vdu._connect()
     assert [server.tried for server in servers] == [["key"], ["password"]]
 
 
@@ -155,7 +155,6 @@ def test_a_password_has_a_connection_of_its_own(tmp_path, monkeypatch, password)
 def test_a_vdu_that_lets_nobody_in_is_quoted(tmp_path, monkeypatch, password):
     ensure_key(str(tmp_path / "key"))
     said = "ends the login of ubuntu and says 'Down for maintenance, back at noon'; is there a file"
-    with served(Closed, monkeypatch):
-        with Vdu(Login("127.0.0.1", "ubuntu", password, str(tmp_path / "key"))) as vdu:
-            with pytest.raises(UnreachableError, match=said):
-                vdu._connect()
+    vdu = Vdu(Login("127.0.0.1", "ubuntu", password, str(tmp_path / "key")))
+    with served(Closed, monkeypatch), vdu, pytest.raises(UnreachableError, match=said):
+        vdu._connect()

@@ -77,7 +77,8 @@ def test_a_broken_file_of_somebody_else_takes_no_connection_of_ours(
     ask = f"{sys.executable} -c '{ASK}' {program}"
     # Then what the charm does for another link, or to switch it off.
     later = ["swanctl --load-creds --noprompt >&2", "swanctl --load-conns >&2 || true"]
-    script = START.format(folder) + "\n".join([*commands, ask, *later, f"{sys.executable} {program} load", ask])
+    later.append(f"{sys.executable} {program} load")
+    script = START.format(folder) + "\n".join([*commands, ask, *later, ask])
     words = ["unshare", "--mount", "--net", "bash", "-c", script]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

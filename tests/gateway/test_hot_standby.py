@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 from vpnaas.base import links
 
 from benchmarks import hot_standby as scenarios
@@ -157,19 +158,37 @@ def test_without_claiming_peers_would_be_lost(tmp_path: Path) -> None:
         assert result["gap-ms"] > 2500
 
 
+def children_ended(process: subprocess.Popen[bytes]) -> int:
+    """Return what grows with each child that ends: its page faults (proc_pid_stat(5), cminflt)."""
+    text = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii")
+    return int(text.rpartition(")")[2].split()[8])
+
+
 @pytest.mark.parametrize("number", [0, 3])
 def test_the_standby_claims_first_the_peer_that_had_traffic(tmp_path: Path, number: int) -> None:
     """One peer is claimed at once here, each other ten seconds later."""
     slow = (("LEAST = 32", "LEAST = 1"), ("RATE = 100", "RATE = 0.1"))
     with Pair(tmp_path, 4, dpd=30, claim=3600, watch=slow) as pair:
         scenarios.settle(pair)
-        words = ("tcpdump", "-lni", "in0", "-c", "2", "udp", "port", str(links.BUSY_PORT))
+        # A message that names a peer has more than the header.
+        named = f"udp port {links.BUSY_PORT} and udp[4:2] > 8"
+        words = ("tcpdump", "-lni", "in0", "-c", "1", named)
         told = subprocess.Popen(pair.spaces.argv("b", *words), stdout=subprocess.DEVNULL)
-        pair.probe(120, samples=[number], until=lambda: told.poll() is not None)
-        # From here on it tells nothing of those that begin to send now.
-        pair.children[0].send_signal(signal.SIGSTOP)
+        tells, hears = pair.children
+
+        def stopped() -> bool:
+            """Let it tell nothing more: neither that this peer rests, nor that others send."""
+            if told.poll() is None:
+                return False
+            tells.send_signal(signal.SIGSTOP)
+            return True
+
+        pair.probe(120, samples=[number], until=stopped)
+        for _ in range(4):  # The last of these is its look after the message.
+            ended = children_ended(hears)
+            wait_until(lambda: children_ended(hears) > ended, "the standby looks")  # noqa: B023
         result = pair.probe(6, (1, lambda: pair.lose("a")), samples=range(4))
-        pair.children[0].send_signal(signal.SIGCONT)
+        tells.send_signal(signal.SIGCONT)
         gaps = [flow["gap-ms"] for flow in result["flows"]]
         assert gaps.pop(number) < GAP_MS
         assert min(gaps) > 4000
