@@ -119,6 +119,21 @@ def test_the_bridge_that_has_a_nics_addresses_stands_for_it(name: str, tagged: b
     assert vdu.underlay(name, None).name == ("br0" if name == "br0" else "ens4")
 
 
+@pytest.mark.parametrize("name", ["ens4", "ens5", "bond0"])
+def test_the_bond_of_two_nics_stands_for_either(name: str) -> None:
+    first, second = ("fa:16:3e:00:00:04", "fa:16:3e:00:00:05")
+    address = {"local": "192.0.2.4", "prefixlen": 24, "family": "inet", "scope": "global"}
+    port = {"mtu": 1500, "address": first, "master": "bond0"}
+    rows = [
+        {"ifname": "enp4s0", **port},
+        {"ifname": "enp5s0", **port, "permaddr": second},
+        {"ifname": "bond0", "mtu": 1500, "address": first, "addr_info": [address]},
+    ]
+    vdu = facts.parse(Results({"facts/addresses": {"code": 0, "out": json.dumps(rows)}}))
+    vdu = attr.evolve(vdu, tags={"ens4": first, "ens5": second})
+    assert vdu.underlay(name, None).name == "bond0"
+
+
 NICS = [
     {"ifname": "enp3s0", "mtu": 1500, "address": "fa:16:3e:00:00:03"},
     {"ifname": "enp4s0", "mtu": 1450, "address": "fa:16:3e:00:00:04"},

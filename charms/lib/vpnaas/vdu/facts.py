@@ -165,7 +165,8 @@ def parse(results: Results) -> VduFacts:
         for item in json.loads(results.out("facts/addresses") or "[]"):
             name = str(item["ifname"])
             up = "UP" in item.get("flags", ("UP",))
-            mac = str(item.get("address", "")).lower()
+            # A port of a bond has its address; the cloud knows the NIC's own.
+            mac = str(item.get("permaddr") or item.get("address", "")).lower()
             others, master = tuple(item.get("altnames", ())), str(item.get("master", ""))
             mtu = int(item["mtu"])
             interfaces[name] = Interface(name, mtu, addresses(item), up, mac, others, master)
