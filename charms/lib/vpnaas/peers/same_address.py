@@ -87,4 +87,4 @@ def rules(params: LinkParams, number: int) -> List[str]:
 
 def no_rules(number: int) -> str:
     """Return the `ip -force -batch` file that removes all rules of a link."""
-    return "rule del priority {}\n".format(priority(number)) * MAX_RULES
+    return "rule del priority {} table {}\n".format(priority(number), number) * MAX_RULES
