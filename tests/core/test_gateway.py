@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 from support.juju import pair
@@ -100,6 +102,14 @@ def test_a_new_vdu_gets_its_firewall_though_one_link_cannot_work():
     assert hss.states()["s11"] == "blocked"
     assert "dport { 500, 4500, 51821 } accept" in hss.vdu.firewall
     assert "wg-s6a" in hss.vdu.guard
+
+
+def test_files_of_the_kernels_settings_come_after_those_of_others():
+    """Of files that set the same thing, the last one counts at a boot (sysctl.d(5))."""
+    day0 = (Path(__file__).parents[2] / "cloud-init/vnf.yaml").read_text(encoding="utf-8")
+    files = re.findall("^- path: (/etc/sysctl.d/.*)$", day0, re.M)
+    assert len(files) == 1
+    assert all(path > "/etc/sysctl.d/99-sysctl.conf" for path in (*files, gateway.SYSCTL_FILE))
 
 
 @pytest.mark.parametrize("fault", ["table", "file", "sysctl", "unit"])

@@ -144,6 +144,7 @@ LEFT = {
     "etc/systemd/system/strongswan.service.d/osm-vpnaas.conf": "",
     "var/lib/osm-vpnaas/cassandra/rows": "",
     "usr/local/lib/osm-vpnaas/expire": "",
+    "etc/sysctl.d/99-zz-osm-vpnaas-gateway.conf": "",
     "usr/local/lib/osm-vpnaas/exporter/vpnaas/exporter.py": "",
 }
 OTHERS = {
@@ -151,7 +152,7 @@ OTHERS = {
     "etc/wireguard/wg-office.conf": "[Interface]\n",
     "etc/swanctl/conf.d/office.conf": "",
     "etc/systemd/system/company.service": "[Unit]\n",
-    "etc/sysctl.d/60-osm-vpnaas.conf": "",
+    "etc/sysctl.d/99-zz-osm-vpnaas.conf": "",
     "usr/local/lib/osm-vpnaas/python/kyber.py": "",
 }
 
@@ -162,7 +163,7 @@ def test_what_charms_left_goes_and_what_others_have_stays(tmp_path: Path, what: 
     for path, text in {**LEFT, **OTHERS}.items():
         disk.put(path, text)
     tools.mkdir()
-    for name in ("systemctl", "ip", "swanctl", "nft"):
+    for name in ("systemctl", "ip", "swanctl", "nft", "python3"):
         # nft has two tables.
         told = "table inet filter\ntable inet osm_vpnaas_guard\n" if name == "nft" else ""
         (tools / name).write_text(
@@ -185,6 +186,7 @@ def test_what_charms_left_goes_and_what_others_have_stays(tmp_path: Path, what: 
     assert machine.UNIT not in stopped
     assert {"hss.service", "osm-vpnaas-ipsec@*.service", "osm-vpnaas-[!m]*"} <= set(stopped)
     assert "ip link delete wg-s6a" in calls
+    assert any(call.endswith("/usr/local/lib/osm-vpnaas/ipsec drop s11_") for call in calls)
     assert calls[-1] == "nft delete table inet osm_vpnaas_guard"
     assert not [call for call in calls if "office" in call or "strongswan.service" in call]
 

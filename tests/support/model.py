@@ -296,7 +296,7 @@ class ModelVdu:
         """Do roughly as the program does; a test of its own runs it."""
         stays = () if what == "all" else ("/etc/osm-vpnaas/machine", "/var/lib/osm-vpnaas/")
         for path in [path for path in self.files if "/osm-vpnaas" in path or "/wg-" in path]:
-            if not path.startswith(("/etc/sysctl.d/60", *stays)):
+            if not path.startswith(("/etc/sysctl.d/99-zz-osm-vpnaas.conf", *stays)):
                 del self.files[path]
         if what == "all":
             self.files["/etc/osm-vpnaas/machine"] = self.machine

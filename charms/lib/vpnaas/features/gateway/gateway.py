@@ -26,7 +26,9 @@ PENDING = Pending("gateway")
 FILE, UNIT, UNIT_FILE = BOOT.file, BOOT.unit, BOOT.unit_file
 DAEMON_FILE = "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
 """The number puts it after the links' own file, which it overrides, and before an operator's."""
-SYSCTL_FILE = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"
+SYSCTL_FILE = "/etc/sysctl.d/99-zz-osm-vpnaas-gateway.conf"
+"""After 99-sysctl.conf, which is the /etc/sysctl.conf of somebody else: of files that set the same
+thing, the last one counts at a boot (sysctl.d(5))."""
 
 
 def _cpus(results: Results) -> int:

@@ -24,7 +24,7 @@ FILES = (
     "/etc/swanctl/osm-vpnaas-*",
     "/etc/swanctl/*/osm-vpnaas-*",
     "/etc/strongswan.d/*-osm-vpnaas*",
-    "/etc/sysctl.d/61-osm-vpnaas*",
+    "/etc/sysctl.d/*-osm-vpnaas-gateway*",
     "/etc/logrotate.d/osm-vpnaas*",
     UNITS + "*.d/osm-vpnaas*",
     "/run/osm-vpnaas-*",
@@ -99,7 +99,7 @@ def main(what: str, root: str = "") -> None:
         _run("swanctl", "--load-creds", "--clear")
         _run("swanctl", "--load-conns")
     for path in connections:
-        _run(DROP, "drop", path[len(root + CONNECTIONS) : -len(".conf")] + "_")
+        _run("python3", "-I", DROP, "drop", path[len(root + CONNECTIONS) : -len(".conf")] + "_")
     for path in glob.glob(root + LIBRARY + "/*"):
         if os.path.basename(path) not in KEPT:
             _remove(path)
