@@ -8,11 +8,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
+from experiments.on_the_lab import console
 from experiments.testbed import dashed
 from lab.vim.account import Vim
 from lab.vim.cgroups import cgroup2_mounts
@@ -107,15 +109,10 @@ class Bench:
     def vdu_seconds(self, name: str) -> float:
         """Return the processor time of a service's VDUs since their boot, in seconds."""
         if name not in self._usage:
-            ids = [
-                vdur["vim-id"]
-                for member in json.loads(self.verb("vnf-list", "--ns", name))
-                for vdur in member["vdur"]
-            ]
-            places = [
-                mount.glob(f"*/{each}/cpu.stat") for each in ids for mount in cgroup2_mounts()
-            ]
-            self._usage[name] = [file for place in places for file in place]
+            members = json.loads(self.verb("vnf-list", "--ns", name))
+            ids = [vdur["vim-id"] for member in members for vdur in member["vdur"]]
+            found = (mount.glob(f"*/{id}/cpu.stat") for mount in cgroup2_mounts() for id in ids)
+            self._usage[name] = [*chain.from_iterable(found)]
         return sum(int(file.read_text().split()[1]) for file in self._usage[name]) / 1e6
 
     def spent(self, name: str) -> dict[str, Any]:
@@ -141,18 +138,6 @@ class Bench:
             "hooks": {hook: [len(took), sum(took)] for hook, took in sorted(hooks.items())},
             "round-trips": trips,
         }
-
-
-def console(vim: Vim, server: str, name: str) -> Run:
-    """Return a function that runs a command as root on a VDU's console; `name` is for errors."""
-
-    def run(*argv: str, text: str | None = None, timeout: float = 120.0) -> str:
-        done = vim.console(server, list(argv), input=text, timeout=timeout)
-        if done.returncode:
-            raise click.ClickException(f"{name}: {argv[0]} failed: {done.stderr.strip()}")
-        return str(done.stdout)
-
-    return run
 
 
 def dataplane() -> dict[str, Any]:

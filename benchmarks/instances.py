@@ -31,10 +31,8 @@ def descriptor(shipped: Mapping[str, Any], count: int) -> Document:
     (body,) = document["nsd"]["nsd"]
     name = f"cells{count}_ns"
     body |= {"id": name, "name": name}
-    profiles = body["df"][0]["vnf-profile"]
-    body["df"][0]["vnf-profile"] = _repeated(profiles, lambda p: p["id"], count)
-    relations = body["ns-configuration"]["relation"]
-    body["ns-configuration"]["relation"] = _repeated(relations, lambda r: r["name"], count)
+    _repeat(body["df"][0], "vnf-profile", "id", count)
+    _repeat(body["ns-configuration"], "relation", "name", count)
     return document
 
 
@@ -42,17 +40,11 @@ def parameters(shipped: Mapping[str, Any], count: int) -> Document:
     """Return the parameters of `count` cells, with consecutive addresses from the first cell's."""
     document: Document = copy.deepcopy(dict(shipped))
     for network in document["vld"]:
-        points = network["vnfd-connection-point-ref"]
-        points = _repeated(points, lambda p: p["member-vnf-index-ref"], count)
-        network["vnfd-connection-point-ref"] = points
-        for point in points:
+        for point in _repeat(network, "vnfd-connection-point-ref", "member-vnf-index-ref", count):
             number = _number(point["member-vnf-index-ref"])
             if number:
                 point["ip-address"] = str(ip_address(point["ip-address"]) + number - 1)
-    members = document["additionalParamsForVnf"]
-    members = _repeated(members, lambda m: m["member-vnf-index"], count)
-    document["additionalParamsForVnf"] = members
-    for member in members:
+    for member in _repeat(document, "additionalParamsForVnf", "member-vnf-index", count):
         number, values = _number(member["member-vnf-index"]), member["additionalParams"]
         for link in LINKS if number else ():
             inner = ip_interface(values[f"{link}_inner_address"]) + (number - 1)
@@ -66,14 +58,13 @@ def _number(name: str) -> int:
     return int(text) if text != name and text.isdigit() else 0
 
 
-def _repeated(entries: list[Document], named: Any, count: int) -> list[Document]:
-    """Return the entries, with a copy of cell1's for each cell in place of those of all cells."""
-    result = [entry for entry in entries if not _number(named(entry))]
-    first = [entry for entry in entries if _number(named(entry)) == 1]
+def _repeat(body: Document, key: str, name: str, count: int) -> list[Document]:
+    """Put a copy of cell1's entries for each cell in place of those of all cells; return all."""
+    first = yaml.safe_dump([entry for entry in body[key] if _number(entry[name]) == 1])
+    body[key] = [entry for entry in body[key] if not _number(entry[name])]
     for number in range(1, count + 1):
-        text = yaml.safe_dump(first).replace("cell1", f"cell{number}")
-        result += yaml.safe_load(text)
-    return result
+        body[key] += yaml.safe_load(first.replace("cell1", f"cell{number}"))
+    return body[key]  # type: ignore[no-any-return]
 
 
 def package(dist: Path, folder: Path, count: int) -> Path:

@@ -42,12 +42,9 @@ _CONNECTION = Template(Path(__file__).with_name("hand.conf").read_text(encoding=
 
 def processor_seconds(bench: Bench) -> float:
     """Return the processor time of both QEMU processes so far, in seconds."""
-    spent = 0.0
-    for server in Vim.open(bench.home, "lab").servers():
-        pid = (bench.home / "vims/lab/servers" / server.id / "pid").read_text()
-        used = psutil.Process(int(pid)).cpu_times()
-        spent += used.user + used.system
-    return spent
+    folder = bench.home / "vims/lab/servers"
+    pids = [(folder / s.id / "pid").read_text() for s in Vim.open(bench.home, "lab").servers()]
+    return sum(sum(psutil.Process(int(pid)).cpu_times()[:2]) for pid in pids)
 
 
 def by_charms(bench: Bench, ends: Mapping[str, Run], technology: str) -> None:

@@ -12,7 +12,6 @@ duration of registrations and PDU session establishments.
 
 import json
 import statistics
-from functools import partial
 from typing import Any
 
 import click
@@ -66,15 +65,13 @@ class Access:
         upf("iperf3", "--server", "--daemon", "--bind", self.server)
         sessions = bench.action(NS, "ue", "show-sessions")["sessions"]
         self.device = next(one["interface"] for one in sessions if one["slice"] == SLICE)
-        self._launch = {name: run("cat", LAUNCH) for name, run in self.ends().items()}
-
-    def ends(self) -> dict[str, Run]:
-        """Return the consoles of both ends of NWu, by the names of their programs."""
-        return {"n3iwf": self.n3iwf, "n3iwue": self.ue}
+        #: Consoles of both ends of NWu, by the names of their programs.
+        self.ends = {"n3iwf": self.n3iwf, "n3iwue": self.ue}
+        self._launch = {name: run("cat", LAUNCH) for name, run in self.ends.items()}
 
     def take(self, mode: str) -> None:
         """Restart both ends of NWu, with IPsec or without, and wait for the PDU session."""
-        for name, run in self.ends().items():
+        for name, run in self.ends.items():
             first, second, rest = self._launch[name].partition("from simulators.")
             text = first + (_CLEAR if mode == "clear" else "") + second + rest
             run("sh", "-c", f"cat >{LAUNCH}", text=text)
@@ -102,12 +99,7 @@ class Access:
     def _spent(self) -> float:
         # The whole control group, because the unit's main process is the container engine.
         group = self.n3iwf("systemctl", "show", "-p", "ControlGroup", "--value", "n3iwf").strip()
-        (used,) = [
-            line.split()[1]
-            for line in self.n3iwf("cat", f"/sys/fs/cgroup{group}/cpu.stat").splitlines()
-            if line.startswith("usage_usec ")
-        ]
-        return int(used) / 1e6
+        return int(self.n3iwf("cat", f"/sys/fs/cgroup{group}/cpu.stat").split()[1]) / 1e6
 
     def measure(self, size: int, direction: str) -> Document:
         """Send packets of a size; return the arrived rate and the N3IWF's time."""
@@ -192,8 +184,8 @@ def main(report: Report, registrations: int) -> None:
     with Bench() as bench:
         bench.onboard(*PACKAGES)
         bench.start(NS, "5gc_n3iwf_ns", "5gc_n3iwf", "--wait")
-        health = partial(bench.action, NS, "ue", "health")
-        wait(lambda: health()["state"] == "ready", 900, "the UE has no PDU session")
+        ready = lambda: bench.action(NS, "ue", "health")["state"] == "ready"  # noqa: E731
+        wait(ready, 900, "the UE has no PDU session")
         path = Access(bench)
         for number in range(ROUNDS):
             for mode in in_turn(MODES, number):

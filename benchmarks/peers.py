@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import attr
 import click
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -24,8 +25,8 @@ from vpnaas.peers.inputs import CharmState
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.vdu.ssh import CommandResult, Login, Vdu
 
-from benchmarks.bench import console
 from benchmarks.report import Report, command, counts
+from experiments.on_the_lab import console
 from lab.vim.account import Vim, clean
 from lab.vim.model import NetworkSpec, PortSpec, Server, ServerSpec
 
@@ -99,11 +100,7 @@ class Driver:
         )
 
     def reconcile(self, peers: Sequence[ManualPeer]) -> None:
-        intent = self.intent
-        for peer in peers:
-            intent.peers[peer.link, peer.name] = peer  # type: ignore[index]
-        for key in set(intent.peers) - {(peer.link, peer.name) for peer in peers}:
-            del intent.peers[key]  # type: ignore[attr-defined]
+        intent = attr.evolve(self.intent, peers={(peer.link, peer.name): peer for peer in peers})
         # A charm reads its intent from its peer relation, so convert to JSON and back.
         intent = Intent.from_json(intent.to_json())
         charm_state = CharmState(

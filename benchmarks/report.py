@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from builder import documents
 from builder.commands import SETTINGS
+from builder.terminal import console
 from experiments.machine import NOTHING, Watch
 from experiments.stats import Estimate
 
@@ -64,9 +64,7 @@ class Report:
 
     def __init__(self, name: str, out: Path) -> None:
         self.name, self.out = name, out
-        self.console = Console(highlight=False)
-        if not self.console.is_terminal:
-            self.console = Console(highlight=False, width=140)
+        self.console = console(140)
         self.document: dict[str, Any] = {
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "kernel": platform.release(),

@@ -33,3 +33,9 @@ class PlainConsole(Console):
         for segment in super().render(renderable, options):
             clean = segment.text if segment.control else plain(segment.text)
             yield segment if clean == segment.text else Segment(clean, segment.style)
+
+
+def console(width: int) -> PlainConsole:
+    """Return the console of a command; in a log file its lines have a width, not 80 columns."""
+    result = PlainConsole(highlight=False)
+    return result if result.is_terminal else PlainConsole(highlight=False, width=width)

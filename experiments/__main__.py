@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from builder.commands import SETTINGS, Group
-from builder.terminal import PlainConsole
+from builder.terminal import console
 from experiments import campaign as campaigns
 from experiments import fiveg, qos, setups, slices
 from experiments.machine import campaigning
@@ -31,12 +31,7 @@ from operate.ending import clean_up_when_ended
 from operate.osm import VIMS, Osm
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def console() -> Console:
-    """Return the console; lines in a log file are not cut to 80 columns."""
-    result = PlainConsole(highlight=False)
-    return result if result.is_terminal else PlainConsole(width=120, highlight=False)
+WIDTH = 120  # Columns of a log file.
 
 
 ONE_MACHINE = (
@@ -162,12 +157,12 @@ def run(
                 "url": access.url if access else f"the lab in {place}",
                 "release": str(osm.nbi.version().get("version")),
             }
-            bed = Testbed(osm, dist, console())
+            bed = Testbed(osm, dist, console(WIDTH))
             made = {name: adopt(bed, name) for name in named}
             environs = {**where, "osm": there, "slices": made}
             _compare(bed, out, environs, seed, repetitions, only)
         return
-    screen = console()
+    screen = console(WIDTH)
     chosen = PROFILES[profile]
 
     def chosen_steps(seed: int) -> list[Planned]:
@@ -365,7 +360,7 @@ def report(directory: Path) -> None:
             f"experiments run --out {directory} makes them"
         )
     page, table = render.write(campaign)
-    console().print(f"report: {page}\nfigures: {table}", markup=False)
+    console(WIDTH).print(f"report: {page}\nfigures: {table}", markup=False)
 
 
 if __name__ == "__main__":

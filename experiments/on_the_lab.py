@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -96,14 +96,6 @@ class Lab:
         record = self.osm.nbi.get(f"/nslcm/v1/vnfrs/{vnf.id}")
         account = self.osm.nbi.get(f"{VIMS}/{record['vim-account-id']}")
         return Vim.open(self.home, account["name"])
-
-    def console(self, vnf: Vnf, *argv: str, text: str | None = None, timeout: float = 120.0) -> str:
-        """Run a command on a VDU's console as root; return what it printed."""
-        done = self.vim(vnf).console(vnf.server, argv, input=text, timeout=timeout)
-        if done.returncode:
-            reason = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-            raise click.ClickException(f"{vnf}: {argv[0]} failed: {reason[-1]}")
-        return str(done.stdout)
 
     def limited(self, vnfs: Iterable[Vnf]) -> bool:
         """Tell whether the lab limits VDUs to the vCPUs of their flavours."""
@@ -233,7 +225,20 @@ class Lab:
 
     def taps(self, vnf: Vnf) -> int:
         """Return the number of packet sockets (packet(7)) on a VDU."""
-        return len(self.console(vnf, "cat", "/proc/net/packet").splitlines()) - 1
+        shown = console(self.vim(vnf), vnf.server, str(vnf))("cat", "/proc/net/packet")
+        return len(shown.splitlines()) - 1
+
+
+def console(vim: Vim, server: str, name: str) -> Callable[..., str]:
+    """Return a function that runs a command as root on a VDU's console; `name` is for errors."""
+
+    def run(*argv: str, text: str | bytes | None = None, timeout: float = 120.0) -> str:
+        done = vim.console(server, list(argv), input=text, timeout=timeout)
+        if done.returncode:
+            raise click.ClickException(f"{name}: {argv[0]} failed: {done.stderr.strip()}")
+        return str(done.stdout)
+
+    return run
 
 
 def default_home() -> Path:

@@ -108,10 +108,10 @@ class Ipsec(Backend):
         self.tunnels = tunnels
         # kernel-libipsec reads at most this size from its device, with any MTU of the device.
         self.mtu = INNER_MTU if charon.backend() == "kernel-netlink" else LIBIPSEC_MTU
-        self._daemons: list[charon.Charon] = []
+        self.daemons: list[charon.Charon] = []  # The gateway's and the peer's.
 
     def kind(self) -> str:
-        version = self._daemons[0].vici.version()["version"].decode()
+        version = self.daemons[0].vici.version()["version"].decode()
         return f"strongSwan {version}, {charon.backend()}, AES-256-GCM"
 
     def start(self, route: Route) -> None:
@@ -121,7 +121,7 @@ class Ipsec(Backend):
             charon.Charon(route.spaces, name, route.folder / route.tag, tuned)
             for name in ("gw", "peer")
         )
-        self._daemons = [gateway, peer]
+        self.daemons = [gateway, peer]
         gateway.start()
         certificate = gateway.identify(authority, GATEWAY_ID)
         child = {"replay_window": "1024", "rekey_time": "0"}
@@ -157,24 +157,19 @@ class Ipsec(Backend):
             route.spaces.ip("gw", "route", "add", FIELD_PREFIX, "via", PEER)
 
     def _check(self) -> None:
-        for daemon in self._daemons:
-            up = sum(c["state"] == b"INSTALLED" for _, sa in daemon.sas()
-                     for c in sa["child-sas"].values())  # fmt: skip
+        for daemon in self.daemons:
+            up = sum(child["state"] == b"INSTALLED" for child in daemon.children())
             if up < self.tunnels:
                 raise RuntimeError(f"{up} of {self.tunnels} CHILD_SAs are up, see {daemon.log}")
 
     def gateway_pids(self) -> list[int]:
         """Return the gateway's charon; with kernel ESP it is idle."""
-        return [daemon.pid for daemon in self._daemons[:1]]
-
-    def sas(self) -> list[list[dict[str, bytes]]]:
-        """Return the CHILD_SAs of each IKE_SA of the gateway, in the form of `list-sas`."""
-        return [list(sa["child-sas"].values()) for _, sa in self._daemons[0].sas()]
+        return [daemon.pid for daemon in self.daemons[:1]]
 
     def stop(self) -> None:
-        for daemon in self._daemons:
+        for daemon in self.daemons:
             daemon.stop(9)
-        self._daemons = []
+        self.daemons = []
 
 
 def missing() -> str:

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import vici
 from vpnaas.features.gateway import gateway_tuning
 
 from lab.certificates import Authority
 from lab.vim.dataplane import TUN, kernel_has_esp
 from lab.vim.strongswan import plugins
-from testbed.netns import Namespaces, end, wait
+from testbed.netns import Namespaces, end, run_time, wait
 
 START_SECONDS = 30
 IKE = "aes256gcm16-prfsha384-curve25519"
@@ -191,15 +192,16 @@ class Charon:
         """Return (connection, IKE_SA) of all IKE_SAs, in the form of `list-sas`."""
         return [(name, sa) for item in self.connect().list_sas() for name, sa in item.items()]
 
+    def children(self) -> list[dict[str, Any]]:
+        """Return the CHILD_SAs of all IKE_SAs, in the form of `list-sas`."""
+        return [child for _, sa in self.sas() for child in sa["child-sas"].values()]
+
     def counters(self) -> dict[str, int]:
         answer = self.vici.get_counters()
         return {name: int(value) for name, value in answer["counters"][""].items()}
 
     def rss_kb(self) -> int:
-        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
-        return int(status.partition("VmRSS:")[2].split()[0])
+        return int(psutil.Process(self.pid).memory_info().rss) >> 10
 
     def cpu_seconds(self) -> float:
-        # Nanoseconds by thread, because ticks of /proc/PID/stat are too coarse for 32 tunnels.
-        threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
-        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+        return run_time(Path(f"/proc/{self.pid}/task").iterdir())

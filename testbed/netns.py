@@ -5,6 +5,8 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Self, TypeVar
 
 from experiments.background import InBackground
@@ -56,6 +58,16 @@ def end(processes: Iterable[subprocess.Popen[bytes]], number: int = signal.SIGTE
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def run_time(threads: Iterable[Path]) -> float:
+    """Return the processor time of threads in seconds, by their folders in /proc."""
+    total = 0
+    for thread in threads:
+        # A thread may have ended. Its nanoseconds here are finer than the ticks of its `stat`.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            total += int((thread / "schedstat").read_text().split()[0])
+    return total / 1e9
 
 
 class Block:

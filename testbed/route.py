@@ -9,12 +9,14 @@ kernel's work for the gateway can be separated from its work for the others.
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from testbed.generator import End
-from testbed.netns import Block, Namespaces
+from testbed.netns import Block, Namespaces, run_time
 
 #: Inner wires fit the largest frame of any load; the underlay also fits a tunnel's headers.
 INNER_MTU, UNDERLAY_MTU = 1600, 2000
@@ -191,10 +193,10 @@ class Route(Block):
 
         It is that of the poll threads of its wires and of the processes of its data path.
         """
-        spent = _run_time(self._threads())
+        spent = run_time(self._threads())
         if self.backend.kernel_workers:
             # One end encrypts what the other decrypts, so half of this time is the gateway's.
-            spent += _run_time(t for t, n in _kernel_threads() if n.startswith("kworker/")) / 2
+            spent += run_time(t for t, n in _kernel_threads() if n.startswith("kworker/")) / 2
         return spent
 
 
@@ -202,12 +204,7 @@ _ALL = ("all", "default")
 
 
 def _kernel_threads() -> list[tuple[Path, str]]:
-    result = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        # A process may have ended.
-        with suppress(FileNotFoundError, ProcessLookupError):
-            result.append((folder, (folder / "comm").read_text().strip()))
-    return result
+    return [(Path(f"/proc/{p.pid}"), p.info["name"]) for p in psutil.process_iter(["name"])]
 
 
 def hidden_threads() -> str:
@@ -215,12 +212,3 @@ def hidden_threads() -> str:
     if any(name == "kthreadd" for _, name in _kernel_threads()):
         return ""
     return "needs the kernel's threads in /proc, which a container does not show"
-
-
-def _run_time(threads: Iterable[Path]) -> float:
-    total = 0
-    for thread in threads:
-        # A thread may have ended.
-        with suppress(FileNotFoundError, ProcessLookupError):
-            total += int((thread / "schedstat").read_text().split()[0])
-    return total / 1e9

@@ -170,12 +170,11 @@ class Site(Block):
         """Rekey all SAs, "ike" or "child", from the gateway at once; return the seconds it took."""
 
         def spis() -> set[bytes]:
-            sas = [sa for _, sa in self.gateway.sas()]
-            if what == "ike":
-                there = [sa for sa in sas if sa["state"] == b"ESTABLISHED"]
-                return {sa["initiator-spi"] + sa["responder-spi"] for sa in there}
-            children = [child for sa in sas for child in sa["child-sas"].values()]
-            return {child["spi-in"] for child in children if child["state"] == b"INSTALLED"}
+            if what == "child":
+                children = self.gateway.children()
+                return {child["spi-in"] for child in children if child["state"] == b"INSTALLED"}
+            there = [sa for _, sa in self.gateway.sas() if sa["state"] == b"ESTABLISHED"]
+            return {sa["initiator-spi"] + sa["responder-spi"] for sa in there}
 
         before = spis()
         self.gateway.vici.rekey({what: {"ike": "peers", "child": "s1"}[what]})

@@ -86,7 +86,7 @@ class Bench(Block):
         self.profile, self._found, self._folder = profile, backends, folder
         every = (profile.loads, *profile.many.values())
         self._loads = {load.name: load for loads in every for load in loads}
-        self._routes: dict[tuple[str, int], Route] = {}
+        self.routes: dict[tuple[str, int], Route] = {}  # By backend and number of tunnels.
         self._servers: dict[str, Server] = {}
         self._windows: dict[str, int] = {}
         self._stack = ExitStack()
@@ -94,15 +94,12 @@ class Bench(Block):
     def set_up(self) -> None:
         for backend in self._found:
             route = self._stack.enter_context(Route(backend, self._folder))
-            self._routes[backend.name, backend.tunnels] = route
+            self.routes[backend.name, backend.tunnels] = route
             if self.profile.users and backend.tunnels == 1:
                 self._servers[backend.name] = self._stack.enter_context(Server(route))
 
     def take_down(self) -> None:
         self._stack.close()
-
-    def route(self, backend: str, tunnels: int) -> Route:
-        return self._routes[backend, tunnels]
 
     def runs(self, seed: int, tell: Callable[[Planned, int], None]) -> list[Run]:
         steps = list(interleaved(cells(self.profile, self._found), self.profile.rounds, seed))
@@ -126,7 +123,7 @@ class Bench(Block):
         p = cell.params
         if cell.experiment == HTTP:
             return self._http(p["backend"], p["users"])
-        route = self._routes[p["backend"], p["tunnels"]]
+        route = self.routes[p["backend"], p["tunnels"]]
         if cell.experiment == PINNED:
             with route.pinned(p["cores"]):
                 return self._forwarded(route, IMIX, cell.key)

@@ -80,6 +80,7 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
 def _figures(table: Sequence[Row], pinned: Sequence[Row], book: Book) -> list[dict[str, str]]:
     names = list(dict.fromkeys(row.backend for row in table))
     source, published = published_sizes()
+    known = [(float(n), single(rates[0])) for n, rates in published.items()]
     size, path = "frame size in bytes", "Gbit/s of the path"
     made: list[dict[str, str]] = []
 
@@ -100,14 +101,12 @@ def _figures(table: Sequence[Row], pinned: Sequence[Row], book: Book) -> list[di
             caption = f"{text}, frames {way}; bars are 95 % intervals over rounds."
             theirs: Points = []
             if (what, down) == ("gbps", 1.0):
-                theirs = [(float(n), single(rates[0])) for n, rates in published.items()]
+                theirs = known
                 caption += " Beside it what others publish, on machines of their own."
             add([(n, curve(table, n, down, what)) for n in names], theirs, caption, size, axis)
-    base = published[1024][0]
-    theirs = [(float(n), single(rates[0] / base)) for n, rates in published.items()]
     caption = "Rate per core at each size, over that at 1024 bytes of the same source."
     shapes = [(n, _shape(curve(table, n, 1.0, "gbps-per-core"))) for n in names]
-    add(shapes, theirs, caption, size, "over that at 1024 bytes")
+    add(shapes, _shape(known), caption, size, "over that at 1024 bytes")
     given = zip(_COUNTS, published[_FLOW_SIZE], strict=True)
     theirs = [(float(n), single(rate)) for n, rate in given]
     caption = f"Rate of the whole path by the number of tunnels, frames of {_FLOW_SIZE} bytes."

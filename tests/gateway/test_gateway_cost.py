@@ -105,7 +105,7 @@ def test_flows_stand_beside_what_is_published() -> None:
 
 @pytest.mark.lab
 def test_a_pinned_gateway_stays_on_its_processors(bench: Bench) -> None:
-    route = bench.route("wireguard", 1)
+    route = bench.routes["wireguard", 1]
     assert isinstance(route.backend, WireGuard)
     last = max(os.sched_getaffinity(0))
 
@@ -159,12 +159,12 @@ def test_a_tunnel_costs_the_gateway_more_than_forwarding_does(runs: list[Run]) -
 
 @pytest.mark.lab
 def test_frames_went_through_each_of_the_tunnels(bench: Bench, runs: list[Run]) -> None:
-    route = bench.route("ipsec", 2)
+    route = bench.routes["ipsec", 2]
     assert isinstance(route.backend, Ipsec)
-    carried = [child["packets-out"] for sa in route.backend.sas() for child in sa]
+    carried = [child["packets-out"] for child in route.backend.daemons[0].children()]
     assert len(carried) == 2
     assert min(int(count) for count in carried) > 10
-    route = bench.route("wireguard", 2)
+    route = bench.routes["wireguard", 2]
     shown = route.spaces.run("gw", "wg", "show", f"{route.tag}w", "transfer")
     sent = [int(line.split()[2]) for line in shown.splitlines()]
     assert len(sent) == 2
@@ -183,7 +183,7 @@ def test_users_get_their_answers(runs: list[Run]) -> None:
 
 @pytest.mark.lab
 def test_loss_is_told_and_not_measured_away(bench: Bench) -> None:
-    route = bench.route("plain", 1)
+    route = bench.routes["plain", 1]
     hook = "type filter hook forward priority 0; numgen random mod 10 0 drop;"
     rules = f"table ip t {{ chain c {{ {hook} }}; }}"
     route.spaces.run("gw", "nft", "-f", "-", text=rules)
