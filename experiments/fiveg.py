@@ -13,11 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import yaml
-
 from experiments import sessions
 from experiments.progress import ticking
-from experiments.slices import EMBB, MMTC, RANGES, URLLC, SliceRequest, derived, moved
+from experiments.slices import (
+    EMBB,
+    MMTC,
+    RANGES,
+    URLLC,
+    SliceRequest,
+    derived,
+    limit,
+    members,
+    parameters,
+)
 from experiments.testbed import Testbed, links_of
 from operate.osm import NSI_OPERATIONS
 from operate.slices import Joiner, join_slices
@@ -57,18 +65,11 @@ def requests(
     """
     made = []
     for name in names:
-        text = (dist / "params" / f"{name}_5g.yaml").read_text(encoding="utf-8")
-        document = yaml.safe_load(moved(text, RANGES[name]))
-        for subnet in document["netslice-subnet"]:
-            for member in subnet["additionalParamsForVnf"]:
-                values = member["additionalParams"]
-                values["allow_experiments"] = "yes"
-                if values.get("n3_five_qi"):
-                    own = rates.get(name, {})
-                    values.update({f"n3_{key}": rate for key, rate in own.items()})
-                _subscribe(values, names)
-        text = yaml.safe_dump(document, sort_keys=False)
-        made.append(SliceRequest(name, f"{name}_5g_nst", text, SUBNET))
+        document = parameters(dist / "params" / f"{name}_5g.yaml", RANGES[name])
+        limit(document, "n3", rates.get(name, {}))
+        for values in members(document):
+            _subscribe(values, names)
+        made.append(SliceRequest(name, f"{name}_5g_nst", document, SUBNET))
     return made
 
 

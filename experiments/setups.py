@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from builder import documents
-from experiments.slices import Request, moved
+from experiments.slices import Request, parameters
 
 DOUBLE, SITES = "double", "sites"
 EPC = "epc"  # One EPC, without slices beside it.
@@ -60,13 +58,9 @@ def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Service]
     made = []
     for name in names:
         setup = _SETUPS[name]
-        text = (dist / "params" / f"{setup['parameters']}.yaml").read_text(encoding="utf-8")
-        document = yaml.safe_load(moved(text, setup.get("ranges", {})))
-        for member in document["additionalParamsForVnf"]:
-            member["additionalParams"]["allow_experiments"] = "yes"
-            if functions and setup.get("functions"):
-                member["additionalParams"]["nf_software"] = "oai"
-        text = yaml.safe_dump(document, sort_keys=False)
+        file = dist / "params" / f"{setup['parameters']}.yaml"
+        run = functions and setup.get("functions", False)
+        document = parameters(file, setup.get("ranges", {}), run)
         vim = next(iter(setup.get("vims", ())), "")
-        made.append(Service(name, setup["service"], text, vim, alone=setup.get("alone", False)))
+        made.append(Service(name, setup["service"], document, vim, setup.get("alone", False)))
     return made

@@ -9,7 +9,7 @@ module makes a second NSD from the built one, as an operator would do, and a tem
 import re
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,9 @@ class Request:
 
     name: str  # Name of the instance.
     descriptor: str  # Its template or NSD.
-    text: str  # Its parameters, as YAML.
+    document: Mapping[str, Any]  # Its parameters.
 
     vim = ""  # VIM account of VNFs without a place in the parameters, "" for the campaign's.
-
-    @property
-    def document(self) -> Mapping[str, Any]:
-        document: Mapping[str, Any] = yaml.safe_load(self.text)
-        return document
 
 
 @dataclass(frozen=True)
@@ -70,9 +65,32 @@ def moved(text: str, ranges: Mapping[str, str]) -> str:
     return text
 
 
-def second(text: str) -> str:
-    """Return a text in which every address is moved to the ranges of the second slice."""
-    return moved(text, RANGES["epc"])
+def parameters(file: Path, ranges: Mapping[str, str], functions: bool = False) -> dict[str, Any]:
+    """Return parameters in other address ranges, with which VNFs allow experiments.
+
+    Args:
+        functions: Whether they run network functions.
+    """
+    document: dict[str, Any] = yaml.safe_load(moved(file.read_text(encoding="utf-8"), ranges))
+    for values in members(document):
+        values["allow_experiments"] = "yes"
+        if functions:
+            values["nf_software"] = "oai"
+    return document
+
+
+def members(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of each VNF of a service, or of all services of a slice."""
+    for service in document.get("netslice-subnet", [document]):
+        for member in service["additionalParamsForVnf"]:
+            yield member["additionalParams"]
+
+
+def limit(document: Mapping[str, Any], link: str, rates: Mapping[str, int]) -> None:
+    """Set the rates of a link at its ends, which have a 5QI."""
+    for values in members(document):
+        if values.get(f"{link}_five_qi"):
+            values.update({f"{link}_{key}": value for key, value in rates.items()})
 
 
 def derived(
@@ -123,14 +141,8 @@ def requests(
     """
     made = []
     for name in (EMBB, URLLC):
-        text = (dist / "params" / f"{name}.yaml").read_text(encoding="utf-8")
-        document = yaml.safe_load(text if name == EMBB else second(text))
-        for member in document["netslice-subnet"][0]["additionalParamsForVnf"]:
-            values = member["additionalParams"]
-            values["allow_experiments"] = "yes"
-            if f"{link}_five_qi" in values:
-                values.update({f"{link}_{key}": value for key, value in rates[name].items()})
-            if functions:
-                values["nf_software"] = "oai"
-        made.append(SliceRequest(name, f"{name}_nst", yaml.safe_dump(document, sort_keys=False)))
+        ranges = {} if name == EMBB else RANGES["epc"]
+        document = parameters(dist / "params" / f"{name}.yaml", ranges, functions)
+        limit(document, link, rates[name])
+        made.append(SliceRequest(name, f"{name}_nst", document))
     return made

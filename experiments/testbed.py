@@ -6,7 +6,7 @@ functions beyond OSM's API; it is None without the lab.
 
 from __future__ import annotations
 
-import json
+import copy
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +20,7 @@ import click
 from rich.console import Console
 
 from builder import documents
+from builder.documents import DAY12
 from experiments import setups
 from experiments.background import side_by_side
 from experiments.progress import ticking
@@ -287,15 +288,9 @@ class Testbed:
         """Return the Day-1 parameters of a link, as OSM gave them to `configure`."""
         vnfd = self.osm.nbi.get(f"{VNFDS}/{vnf.vnfd}")
         values = slice_.values(vnf.name)
-        entries = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]["day1-2"]
-        for entry in entries:
-            for primitive in entry.get("initial-config-primitive") or ():
-                if primitive["name"] != "configure":
-                    continue
-                given = {
-                    parameter["name"]: _filled(parameter, values)
-                    for parameter in primitive["parameter"]
-                }
+        for _, primitive, _ in documents.walk(vnfd, f"{DAY12}[]/initial-config-primitive[]"):
+            if primitive["name"] == "configure":
+                given = {each["name"]: _filled(each, values) for each in primitive["parameter"]}
                 if given["link"] == link:
                     return given
         raise click.ClickException(f"{vnf}: its descriptor configures no link {link}")
@@ -375,7 +370,7 @@ class Testbed:
     def _with_ids(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters with ids of VIM accounts in place of names, as osmclient sends them."""
         ids = {account["name"]: account["_id"] for account in self.osm.nbi.get(VIMS)}
-        given: dict[str, Any] = json.loads(json.dumps(document))
+        given = copy.deepcopy(dict(document))
         for vnf in given.get("vnf", ()):
             if "vim_account" in vnf:
                 vnf["vimAccountId"] = ids[vnf.pop("vim_account")]
@@ -394,23 +389,17 @@ class Testbed:
 
     def wait_up(self, made: Slice, until: float) -> None:
         """Wait until all links of a service are up; that is later than the instantiation."""
-        ends = {end for link in made.links.values() for end in (link.near, link.far)}
-        # A UE has no link.
-        waiting = [vnf for vnf in made.vnfs.values() if vnf.name in ends]
-        while waiting:
-            shown = waiting[0].action("show-status")
-            mine = {
-                link.endpoint(waiting[0].name)
-                for link in made.links.values()
-                if waiting[0].name in (link.near, link.far)
-            }
-            down = [f"{name} {shown[name].get('state')}" for name in mine
-                    if shown[name].get("state") not in ("up", "clear")]  # fmt: skip
-            if not down:
-                waiting.pop(0)
-            elif time.monotonic() > until:
-                raise click.ClickException(f"{waiting[0]}: {', '.join(down)}")
-            else:
+        for vnf in made.vnfs.values():
+            links = made.links.values()
+            mine = {link.endpoint(vnf.name) for link in links if vnf.name in (link.near, link.far)}
+            while mine:  # A UE has none.
+                shown = vnf.action("show-status")
+                states = {name: shown[name].get("state") for name in mine}
+                down = [f"{n} {s}" for n, s in states.items() if s not in ("up", "clear")]
+                if not down:
+                    break
+                if time.monotonic() > until:
+                    raise click.ClickException(f"{vnf}: {', '.join(down)}")
                 time.sleep(1)
 
     def read(

@@ -53,7 +53,7 @@ from experiments.profiles import PROFILES
 from experiments.report import render
 from experiments.schedule import Planned, interleaved
 from experiments.setups import Service
-from experiments.slices import SliceRequest, second
+from experiments.slices import RANGES, SliceRequest, moved
 from experiments.store import Campaign
 from experiments.testbed import LINKS, Addresses, Link, Slice, Testbed, Vnf
 from lab.cli.commands import DEFAULT_HOME
@@ -255,7 +255,7 @@ def test_links_have_their_time_also_after_a_long_instantiation(
     made = Slice("epc", "ns", Addresses({}, {}), {"mme": mme}, links={"s6a": LINKS["s6a"]})
     monkeypatch.setattr(bed, "instantiate", lambda _: Order("ns", "operation"))
     monkeypatch.setattr(bed, "read", lambda *_: made)
-    bed.deploy([Service("epc", "epc_ns", "{}", alone=True)])
+    bed.deploy([Service("epc", "epc_ns", {}, alone=True)])
     assert bed.slices == {"epc": made}
 
 
@@ -294,11 +294,11 @@ class Shared(Nbi):
 def test_a_slice_of_somebody_else_is_neither_used_nor_deleted(tmp_path: Path) -> None:
     osm = Osm(Shared())
     bed = Testbed(osm, tmp_path, Console(file=io.StringIO()))
-    text = "netslice-subnet: [{id: core, vld: [], additionalParamsForVnf: []}]"
-    expected = SliceRequest("embb", "embb_nst", text)
+    document = {"netslice-subnet": [{"id": "core", "vld": [], "additionalParamsForVnf": []}]}
+    expected = SliceRequest("embb", "embb_nst", document)
     with pytest.raises(click.ClickException, match=r"OSM has embb, embb\.core already"):
         bed.refuse_taken([expected])
-    bed.refuse_taken([SliceRequest("urllc", "urllc_nst", text)])
+    bed.refuse_taken([SliceRequest("urllc", "urllc_nst", document)])
     bed.deploy([expected])
     assert bed.slices["embb"].ns_id == "our service"
     assert bed.clean() == []
@@ -697,7 +697,7 @@ additionalParamsForVnf:
 - {member-vnf-index: hss, additionalParams: {s6a_inner_address: 172.16.6.129/24, ssh_password: ""}}
 - {member-vnf-index: mme, additionalParams: {s6a_inner_address: 172.30.6.2/24}}
 """
-    one, two = (Addresses.of(yaml.safe_load(t)) for t in (text, second(text)))
+    one, two = (Addresses.of(yaml.safe_load(t)) for t in (text, moved(text, RANGES["epc"])))
     assert one.inner[("hss", "s6a")] == "172.16.6.129"
     assert one.outer[("mme", "s6a")] == "192.168.8.2"
     assert (one.inner.keys(), one.outer.keys()) == (two.inner.keys(), two.outer.keys())

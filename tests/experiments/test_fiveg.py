@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 import pytest
-import yaml
 from support.dist import built
 
 from builder import packages
@@ -37,7 +36,7 @@ def test_slices_are_valid_and_their_own_links_share_no_address(dist: Path, tmp_p
     for slice_ in fiveg.requests(dist, qos.RATES, THREE):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
                         nsts={slice_.descriptor: catalog.nsts[slice_.descriptor]})  # fmt: skip
-        assert validate_params("nsi", yaml.safe_load(slice_.text), alone) == []
+        assert validate_params("nsi", slice_.document, alone) == []
         table = Addresses.of(slice_.parameters)
         for kind in (table.inner, table.outer):
             for (vnf, link), address in kind.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from support.dist import built
 
 from builder import packages
@@ -36,7 +35,7 @@ def test_both_slices_are_valid_and_share_no_address(dist: Path, catalog: Catalog
     for slice_ in (one, two):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
                         nsts={slice_.descriptor: catalog.nsts[slice_.descriptor]})  # fmt: skip
-        assert validate_params("nsi", yaml.safe_load(slice_.text), alone) == []
+        assert validate_params("nsi", slice_.document, alone) == []
     first, second = (Addresses.of(slice_.parameters) for slice_ in (one, two))
     assert first.inner.keys() == second.inner.keys()
     mine = {*first.inner.values(), *first.outer.values()}
