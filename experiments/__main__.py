@@ -3,7 +3,7 @@
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from experiments import campaign as campaigns
 from experiments import fiveg, qos, setups, slices
 from experiments.machine import campaigning
 from experiments.model import Run, environment, host
-from experiments.named import PROFILE, adopt
+from experiments.named import adopt
 from experiments.named import profile as between
 from experiments.profiles import PROFILES, Profile
 from experiments.progress import ticking
@@ -138,51 +138,38 @@ def run(
     named = tuple(dict.fromkeys(named))
     check(PROFILES[profile], access.url if access else None, vim, named)
     clean_up_when_ended()
-    if named:
-        with contextlib.ExitStack() as stack:
-            if access is not None:
-                osm = access.osm()
-                where = environment(ROOT)
-            else:
-                from experiments import on_the_lab
-
-                place = home or on_the_lab.default_home()
-                if not (place / "nbi").exists():
-                    raise click.ClickException(
-                        f"{place} has no lab; --home is the directory of the lab with the slices"
-                    )
-                where = {**environment(ROOT), "host": host()}
-                osm = stack.enter_context(on_the_lab.served(place)).osm
-            there = {
-                "url": access.url if access else f"the lab in {place}",
-                "release": str(osm.nbi.version().get("version")),
-            }
-            bed = Testbed(osm, dist, console(WIDTH))
-            made = {name: adopt(bed, name) for name in named}
-            environs = {**where, "osm": there, "slices": made}
-            _compare(bed, out, environs, seed, repetitions, only)
-        return
     screen = console(WIDTH)
-    chosen = PROFILES[profile]
-
-    def chosen_steps(seed: int) -> list[Planned]:
-        steps = campaigns.plan(chosen, seed, repetitions)
-        return campaigns.matching(campaigns.without_the_lab(steps) if access else steps, only)
-
-    chosen_steps(seed)  # A wrong --only leaves no campaign behind.
-    campaign, others = _alone(out, profile, screen)
     with contextlib.ExitStack() as stack:
-        if access is None or vim is None:
+        chosen = PROFILES[profile]
+        if named:
+            bed, environs = _existing(stack, access, home, dist, named, screen)
+            chosen = between(bed)
+
+        def chosen_steps(seed: int) -> list[Planned]:
+            steps = campaigns.plan(chosen, seed, repetitions)
+            if access and not named:
+                steps = campaigns.without_the_lab(steps)
+            steps = campaigns.matching(steps, only)
+            # Runs that break a user's slices need --only.
+            breaks = named and not only
+            return [s for s in steps if not (breaks and s.cell.experiment == "dependability")]
+
+        chosen_steps(seed)  # A wrong --slice or --only leaves no campaign behind.
+        campaign, others = _alone(out, chosen.name, screen)
+        if access is not None and vim is not None:
+            osm = access.osm()
+            environs = _environment(osm, vim)
+        elif not named:
             from experiments import on_the_lab
 
-            described = campaign.begin(profile, seed, on_the_lab.environment(ROOT, chosen.machines))
-        else:
-            osm = access.osm()
-            described = campaign.begin(profile, seed, _environment(osm, vim))
+            environs = on_the_lab.environment(ROOT, chosen.machines)
+        described = campaign.begin(chosen.name, seed, environs)
         steps = chosen_steps(described["seed"])
         missing = [step for step in steps if not campaign.has(step.cell, step.repetition)]
         failures = 0
-        if missing:
+        if named:
+            failures = campaigns.make(bed, campaign, steps, screen, others)
+        elif missing:
             alone = setups.PAIR if chosen.machines else setups.EPC
             beside = campaigns.beside(missing) if chosen.slices else [alone]
             if access is None or vim is None:
@@ -234,26 +221,32 @@ def _alone(
     return campaign, others
 
 
-def _compare(
-    bed: Testbed,
-    out: Path | None,
-    environs: Mapping[str, Any],
-    seed: int,
-    repetitions: int | None,
-    only: tuple[str, ...],
-) -> None:
-    """Make the runs between existing slices, and their report."""
-    chosen = between(bed)
-    # A wrong --slice or --only leaves no campaign behind.
-    campaigns.matching(campaigns.plan(chosen, seed, repetitions), only)
-    campaign, others = _alone(out, PROFILE, bed.console)
-    described = campaign.begin(PROFILE, seed, environs)
-    steps = campaigns.matching(campaigns.plan(chosen, described["seed"], repetitions), only)
-    if not only:
-        # Runs that break a user's slices need --only.
-        steps = [step for step in steps if step.cell.experiment != "dependability"]
-    failures = campaigns.make(bed, campaign, steps, bed.console, others)
-    _write_report(campaign, failures, bed.console)
+def _existing(
+    stack: contextlib.ExitStack,
+    access: Access | None,
+    home: Path | None,
+    dist: Path,
+    named: Sequence[str],
+    screen: Console,
+) -> tuple[Testbed, dict[str, Any]]:
+    """Return a test bed with slices that an OSM has, and the environment of the campaign."""
+    where = environment(ROOT)
+    if access is not None:
+        url, osm = access.url, access.osm()
+    else:
+        from experiments import on_the_lab
+
+        place = home or on_the_lab.default_home()
+        if not (place / "nbi").exists():
+            raise click.ClickException(
+                f"{place} has no lab; --home is the directory of the lab with the slices"
+            )
+        where["host"] = host()
+        url, osm = f"the lab in {place}", stack.enter_context(on_the_lab.served(place)).osm
+    bed = Testbed(osm, dist, screen)
+    made = {name: adopt(bed, name) for name in named}
+    there = {"url": url, "release": str(osm.nbi.version().get("version"))}
+    return bed, {**where, "osm": there, "slices": made}
 
 
 def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
