@@ -51,11 +51,10 @@ def complete(tree: Tree, vnfd: dict[str, Any], charms_inside: Iterable[str] = ()
         vnfd: The content of `vnfd`.
         charms_inside: Charms that the package brings with it; their primitives stay as they are.
     """
-    for entry in documents.day_1_2(vnfd):
-        for environment in entry.get("execution-environment-list") or ():
-            name = (environment.get("juju") or {}).get("charm")
-            if name and name not in charms_inside:
-                _complete(charms.load(tree, name), entry, environment["id"])
+    path = f"{documents.EVERY_DAY12}[]/execution-environment-list[]/juju/charm?"
+    for _, name, (_, entry, environment) in documents.walk(vnfd, path):
+        if name not in charms_inside:
+            _complete(charms.load(tree, name), entry, environment["id"])
 
 
 def _complete(charm: charms.Charm, entry: dict[str, Any], reference: str) -> None:

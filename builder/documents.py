@@ -51,8 +51,26 @@ def _parsed(text: bytes, loader: Loader) -> Any:
 
 def day_1_2(vnfd: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the entries of `day1-2` in all flavours of a VNFD: of the VNF and of VDUs."""
-    for _, entry, _ in walk(vnfd, f"{DAY12.replace('[0]', '[]')}[]"):
+    for _, entry, _ in walk(vnfd, f"{EVERY_DAY12}[]"):
         yield entry
+
+
+def environments(vnfd: Mapping[str, Any], key: str) -> Iterator[str]:
+    """Yield what execution environments of a VNFD have at a key, such as `juju/charm`."""
+    for _, value, _ in walk(vnfd, f"{EVERY_DAY12}[]/execution-environment-list[]/{key}?"):
+        yield str(value)
+
+
+def charm_of(entry: Mapping[str, Any], primitive: Mapping[str, Any]) -> str:
+    """Return the charm that a primitive of a `day1-2` entry runs on, "" for none.
+
+    It is that of the environment to which the primitive refers, else of the first with a charm.
+    """
+    reference = primitive.get("execution-environment-ref")
+    for _, name, (environment,) in walk(entry, "execution-environment-list[]/juju/charm?"):
+        if reference in (None, environment["id"]):
+            return str(name)
+    return ""
 
 
 def dump(document: Any) -> str:
@@ -153,6 +171,7 @@ def repeated(root: Any) -> Iterator[tuple[int, str, int]]:
 NICS = "int-cpd[]/virtual-network-interface-requirement[]"  # Path of the NICs of a VDU.
 DAY12 = "df[0]/lcm-operations-configuration/operate-vnf-op-config/day1-2"
 """Path of the day1-2 entries that OSM uses in a VNFD."""
+EVERY_DAY12 = DAY12.replace("[0]", "[]")  # The same in all flavours.
 Found = tuple[str, Any, tuple[dict[str, Any], ...]]
 """A place, what is there, and the entries of lists on the way, with the entry itself."""
 

@@ -63,12 +63,7 @@ def nsd(descriptor: dict[str, Any]) -> dict[str, Any]:
 
 
 def chart_names(descriptor: dict[str, Any]) -> list[str]:
-    return sorted(
-        environment["helm-chart"]
-        for entry in documents.day_1_2(descriptor.get("vnfd") or {})
-        for environment in entry.get("execution-environment-list") or ()
-        if "helm-chart" in environment
-    )
+    return sorted(documents.environments(descriptor.get("vnfd") or {}, "helm-chart"))
 
 
 def chart(tree: Tree, charm: str, target: Path, image: str) -> None:

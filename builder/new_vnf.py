@@ -50,7 +50,11 @@ def create(
     root = tree.root
     folders = root / "charms" / name, root / "vnf-packages" / f"{name}_vnf"
     _check(tree, name, link, other, folders)
-    vnfds = dict(_packages(root, "vnf", lambda body: other in _charms(body)))
+
+    def joins(body: Any) -> bool:
+        return other in documents.environments(body, "juju/charm")
+
+    vnfds = dict(_packages(root, "vnf", joins))
     nsds = dict(_packages(root, "ns", lambda body: set(body["vnfd-id"]) & set(vnfds.values())))
     for service in services:
         if service not in nsds.values():
@@ -119,14 +123,6 @@ def _packages(root: Path, kind: str, fits: Callable[[Any], Any]) -> Iterator[tup
 
 def _body(document: Mapping[str, Any]) -> Any:
     return document["nsd"]["nsd"][0] if "nsd" in document else document["vnfd"]
-
-
-def _charms(body: Mapping[str, Any]) -> set[str]:
-    return {
-        environment.get("juju", {}).get("charm")
-        for entry in documents.day_1_2(body)
-        for environment in entry.get("execution-environment-list") or ()
-    }
 
 
 def _free_subnet(root: Path) -> str:

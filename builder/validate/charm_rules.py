@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from builder.documents import DAY12
+from builder.documents import DAY12, EVERY_DAY12
 from builder.validate.charm_files import Charm
 from builder.validate.context import Context, Document, ids, rule
 from builder.validate.problem import Problem
@@ -34,7 +34,7 @@ def _refused_folders(ctx: Context) -> Iterator[Problem]:
     places = (ctx.package.folder("charms"), ctx.package.other_folder("charms"))
     if any(path.startswith(places) for path in ctx.package.files):
         return
-    every = f"{DAY12.replace('[0]', '[]')}[]/execution-environment-list"
+    every = f"{EVERY_DAY12}[]/execution-environment-list"
     for place, listed, (flavour, entry) in ctx.each(every):
         looked_at = {ctx.body["id"]} | ids(flavour.get("vdu-profile"))
         if entry["id"] in looked_at and any("juju" in item for item in listed):

@@ -11,7 +11,7 @@ from builder.documents import DAY12, DocumentError, bounded, links_of, walk
 from builder.parameters.agreement import disagreements
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Catalog, Document, numbered
-from builder.validate.params_models import MODELS, normalised
+from builder.validate.params_models import MODELS, UUID, normalised
 from builder.validate.params_rules import addresses, resources, service, values, wrong_key
 from builder.validate.pool_rules import fixed, pools
 from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE
@@ -22,7 +22,6 @@ from builder.validate.slice_rules import five_qi
 from builder.validate.tables import tabled
 
 UNNAMED = "the default VIM"
-UUID = re.compile(r"[a-fA-F0-9]{8}(-[a-fA-F0-9]{4}){3}-[a-fA-F0-9]{12}")
 
 
 def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") -> list[Problem]:
@@ -156,13 +155,10 @@ def _dropped(
 def _several_vims(request: Request) -> Iterator[Problem]:
     """A link that spans VIMs needs a network name per VIM, and no WIM."""
     default = request.document.get("vimAccountId") or UNNAMED
-    vims = {
-        entry["member-vnf-index"]: entry.get("vim_account") or entry.get("vimAccountId") or default
-        for entry in request.document.get("vnf") or ()
-    }
+    vims = {index: vim or default for index, vim in request.vims().items()}
     if not vims:
         return
-    given = {link["name"]: (at, link) for at, link in numbered("vld", request.document.get("vld"))}
+    given = request.links()
     service_wim = {request.document.get(key) for key in ("wimAccountId", "wim_account")}
     for link in request.nsd.get("virtual-link-desc") or ():
         spans = _spans(request, link["id"], vims, default)
@@ -179,8 +175,8 @@ def _several_vims(request: Request) -> Iterator[Problem]:
         # It can also be that of a VIM that a member gives by its UUID, or the other way round:
         # clients turn names into UUIDs, also in vim-network-name.
         for by_uuid in (True, False):
-            same = {vim for vim in missing if bool(UUID.fullmatch(vim)) is by_uuid}
-            others = {vim for vim in named - spans if bool(UUID.fullmatch(vim)) is not by_uuid}
+            same = {vim for vim in missing if bool(re.fullmatch(UUID, vim)) is by_uuid}
+            others = {vim for vim in named - spans if bool(re.fullmatch(UUID, vim)) is not by_uuid}
             if len(same) <= len(others) and (not by_uuid or params.get("vim-network-name")):
                 missing -= same
         if missing:
@@ -203,12 +199,8 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
     LCM gives `ip-profile` only to the service's VIM. For a member with another VIM in `vnf`, RO
     gets the name of the network. Without a name it makes a network with any 192.168.x.0/24.
     """
-    named = {
-        entry["member-vnf-index"]: str(entry.get("vim_account") or entry.get("vimAccountId"))
-        for entry in request.document.get("vnf") or ()
-        if entry.get("vim_account") or entry.get("vimAccountId")
-    }
-    given = {link["name"]: (at, link) for at, link in numbered("vld", request.document.get("vld"))}
+    named = {index: vim for index, vim in request.vims().items() if vim}
+    given = request.links()
     managed = {
         link["id"]
         for link in request.nsd.get("virtual-link-desc") or ()
@@ -246,12 +238,9 @@ def _keys(request: Request) -> Iterator[Problem]:
 
 def _supplied(request: Request) -> Iterator[Problem]:
     """Every <parameter> of initial primitives and every variable of cloud-init has a value."""
-    given = {
-        entry["member-vnf-index"]: entry
-        for entry in request.document.get("additionalParamsForVnf") or ()
-    }
+    given = request.members()
     for index, vnfd in request.vnfds.items():
-        entry = given.get(index, {})
+        _, entry = given.get(index, ("", {}))
         of_vnf = set(entry.get("additionalParams") or {})
         # A VDU's parameters replace those of the VNF; OSM does not merge them.
         of_vdu = {

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
+from builder import documents
 from builder.documents import NICS, walk
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
@@ -129,12 +130,7 @@ def wrong_key(request: Request, place: str, whose: str, name: str) -> Problem:
 
 def values(request: Request) -> Iterator[Problem]:
     """The value that replaces a <parameter> must fit the charm's action or option."""
-    given = {
-        entry["member-vnf-index"]: (at, entry)
-        for at, entry in numbered(
-            "additionalParamsForVnf", request.document.get("additionalParamsForVnf")
-        )
-    }
+    given = request.members()
     for index, vnfd in request.vnfds.items():
         package = request.catalog.package(str(vnfd.get("id")))
         if not vnfd or index not in given:
@@ -142,17 +138,8 @@ def values(request: Request) -> Iterator[Problem]:
         at, entry = given[index]
         for _, configured in day12_of("", vnfd["df"][0]):
             place, params = _params_of(at, entry, str(configured["id"]))
-            listed = configured.get("execution-environment-list") or ()
             for primitive in configured.get("initial-config-primitive") or ():
-                reference = primitive.get("execution-environment-ref")
-                name = next(
-                    (
-                        (item.get("juju") or {}).get("charm")
-                        for item in listed
-                        if reference in (None, item["id"])
-                    ),
-                    None,
-                )
+                name = documents.charm_of(configured, primitive)
                 charm = charm_of(package, name) if name and package else None
                 yield from _values(request, place, params, primitive, charm)
         day_0 = files_of(package, vnfd) if package else {}

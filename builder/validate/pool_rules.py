@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from builder.documents import links_of, nics_at, walk
-from builder.validate.context import Context, Document, numbered, rule
+from builder.validate.context import Context, Document, rule
 from builder.validate.problem import Problem
 from builder.validate.request import Request
 
@@ -50,7 +50,7 @@ def nsd_pools(ctx: Context) -> Iterator[Problem]:
 
 def pools(request: Request) -> Iterator[Problem]:
     """Fixed addresses must be outside of what the VIM hands out, and that must have room."""
-    given = {link["name"]: (at, link) for at, link in numbered("vld", request.document.get("vld"))}
+    given = request.links()
     profiles = _profiles(request.nsd["df"][0])
     for link_id in {link["id"] for link in request.nsd.get("virtual-link-desc") or ()}:
         place, link = given.get(link_id, ("vld", {}))

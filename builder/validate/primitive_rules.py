@@ -7,6 +7,7 @@ from typing import Any
 
 import jsonschema
 
+from builder.documents import DAY12, charm_of
 from builder.validate import forms
 from builder.validate.charm_files import Action, Charm
 from builder.validate.charm_rules import named_charm
@@ -55,14 +56,11 @@ def day1(ctx: Context) -> Iterator[Problem]:
 @rule("vnfd")
 def day2(ctx: Context) -> Iterator[Problem]:
     """Primitives of operators."""
-    for where, entry in ctx.day12():
-        primitives = numbered(f"{where}/config-primitive", entry.get("config-primitive"))
-        for place, primitive in primitives:
-            for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
-                yield from _default(ctx, at, parameter)
-            charm = _charm_for(ctx, entry, primitive)
-            if charm is not None:
-                yield from _against_action(ctx, place, primitive, charm, "default-value")
+    for place, primitive, (_, entry, _) in ctx.each(f"{DAY12}[]/config-primitive[]"):
+        for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
+            yield from _default(ctx, at, parameter)
+        if charm := _charm_for(ctx, entry, primitive):
+            yield from _against_action(ctx, place, primitive, charm, "default-value")
 
 
 @rule("nsd")
@@ -171,13 +169,8 @@ def _truth(ctx: Context, place: str, value: str) -> Problem:
 
 
 def _charm_for(ctx: Context, entry: Document, primitive: Document) -> Charm | None:
-    """Return the charm a primitive runs on: that of its reference, else of the first."""
-    reference = primitive.get("execution-environment-ref")
-    for environment in entry.get("execution-environment-list") or ():
-        name = (environment.get("juju") or {}).get("charm")
-        if reference in (None, environment["id"]) and name:
-            return ctx.charm(name)
-    return None
+    name = charm_of(entry, primitive)
+    return ctx.charm(name) if name else None
 
 
 def _against_charm(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from builder.validate.context import Catalog, Document
+from builder.validate.context import Catalog, Document, numbered
 from builder.validate.problem import Reporter
 
 
@@ -15,6 +15,22 @@ class Request(Reporter):
     vnfds: dict[str, Document]  # VNFD body by member-vnf-index, {} if it is not available.
     catalog: Catalog  # Packages and descriptors for look-ups.
     where: str  # Name of the file, for messages.
+
+    def links(self) -> dict[str, tuple[str, Document]]:
+        """Return (place, parameters) of each link that has some, by its name."""
+        return {link["name"]: (at, link) for at, link in numbered("vld", self.document.get("vld"))}
+
+    def members(self) -> dict[str, tuple[str, Document]]:
+        """Return (place, entry) of each member's additionalParams, by its index."""
+        key = "additionalParamsForVnf"
+        return {m["member-vnf-index"]: (at, m) for at, m in numbered(key, self.document.get(key))}
+
+    def vims(self) -> dict[str, str]:
+        """Return the VIM of each member of `vnf`, "" where it names none, by its index."""
+        return {
+            entry["member-vnf-index"]: entry.get("vim_account") or entry.get("vimAccountId") or ""
+            for entry in self.document.get("vnf") or ()
+        }
 
     def at(self, place: str) -> str:
         """Return a place of the parameters, for messages."""
