@@ -38,9 +38,7 @@ def by_hand(ends: Mapping[str, Run]) -> int:
     device = json.loads(ends["client"]("ip", "-j", "link", "show", "wg-vpn-client"))[0]
     keys = {}
     for name, run in ends.items():
-        kernel = run("sh", "-c", "ip link add hand0 type wireguard 2>/dev/null && echo y || echo n")
-        if kernel.strip() == "n":
-            run("wireguard-go", "hand0")
+        run("sh", "-c", "ip link add hand0 type wireguard 2>/dev/null || wireguard-go hand0")
         script = "umask 077; wg genkey > /run/hand.key; wg pubkey < /run/hand.key"
         keys[name] = run("sh", "-c", script).strip()
     for name, other in (("client", "server"), ("server", "client")):
