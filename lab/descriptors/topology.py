@@ -12,9 +12,7 @@ from typing import Any
 from lab.descriptors.environments import Instances, counts_of, day12, entry_of
 from lab.descriptors.naming import host_name, network_name, server_name
 from lab.errors import LcmError
-from lab.vim.model import NetworkSpec
-
-_FIRST_NIC = 3  # a cloud's Ubuntu image on KVM numbers its PCI slots from ens3
+from lab.vim.model import NetworkSpec, PortSpec, ServerSpec, nic_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,39 +27,30 @@ class Network(NetworkSpec):
     """Services with the same id here share one network (link of a slice)."""
 
 
-@dataclass(frozen=True)
-class Port:
-    """One interface of a server, in the order the guest sees them."""
+@dataclass(frozen=True, kw_only=True)
+class Port(PortSpec):
+    """One interface of a server, in the order the guest sees them.
 
-    name: str
-    network: str  # ``Network.key``.
+    In the plan its network is a ``Network.key``. Its tag is the VNFD's name of the interface. The
+    address of a ``management`` port becomes the VDU's address.
+    """
+
     device: str  # Name inside the guest (ens3, ens4, ...).
     cpd: str | None = None
-    ip: str | None = None
-    mac: str | None = None
-    port_security: bool = True
-    management: bool = False  # This port's address becomes the VDU's address.
     management_vnf: bool = False  # This port's address becomes the VNF's address (mgmt-cp).
 
 
-@dataclass(frozen=True)
-class Server:
-    """One VDU instance."""
+@dataclass(frozen=True, kw_only=True)
+class Server(ServerSpec):
+    """One VDU instance; user data and keys come with its deployment."""
 
+    ports: tuple[Port, ...]
     member_vnf_index: str
     vdu_id: str
     count_index: int
     vim: str
-    name: str
-    hostname: str
-    image: str
-    vcpus: int
-    ram_mib: int
-    disk_gb: int
-    ports: tuple[Port, ...]
     cloud_init_file: str | None = None
     cloud_init: str | None = None
-    boot_data_drive: bool = False
 
     @property
     def key(self) -> str:
@@ -80,7 +69,7 @@ class Plan:
 
     def part(self, servers: tuple[Server, ...]) -> "Plan":
         """Return the plan of some of the servers, with their networks."""
-        used = {port.network for server in servers for port in server.ports}
+        used = {port.network_id for server in servers for port in server.ports}
         return Plan(tuple(n for n in self.networks if n.key in used), servers)
 
 
@@ -165,7 +154,7 @@ class _Planner:
             ),
             cloud_init_file=vdu.get("cloud-init-file"),
             cloud_init=vdu.get("cloud-init"),
-            boot_data_drive=bool(boot.get("boot-data-drive")),
+            config_drive=bool(boot.get("boot-data-drive")),
         )
 
     def _ports(
@@ -198,9 +187,9 @@ class _Planner:
             is_vnf = ext_id is not None and ext_id == vnfd.get("mgmt-cp")
             ports.append(
                 Port(
-                    name=interface["name"],
-                    network=network.key,
-                    device=f"ens{_FIRST_NIC + len(ports)}",
+                    tag=interface["name"],
+                    network_id=network.key,
+                    device=nic_name(len(ports)),
                     cpd=ext_id,
                     ip=ip,
                     mac=given.get("mac-address"),

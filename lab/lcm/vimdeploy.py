@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab.descriptors.topology import Network, Server
@@ -10,8 +10,8 @@ from lab.errors import LcmError
 from lab.lcm.backends import Backends
 from lab.lcm.request import Request
 from lab.records.journal import Journal
-from lab.vim.model import PortSpec, ServerSpec
 from lab.vim.model import Server as VimServer
+from lab.vim.model import ServerSpec
 
 Booted = Callable[[Server, VimServer], None]
 
@@ -20,26 +20,13 @@ def server_spec(
     server: Server, networks: Sequence[str], user_data: str | None, ssh_keys: Sequence[str]
 ) -> ServerSpec:
     """Return what the VIM is asked for: a server whose n-th port is on the n-th network."""
-    return ServerSpec(
-        name=server.name,
-        hostname=server.hostname,
-        image=server.image,
-        vcpus=server.vcpus,
-        ram_mib=server.ram_mib,
-        disk_gb=server.disk_gb,
-        ports=ports_of(server, networks),
+    ports = zip(server.ports, networks, strict=True)
+    return replace(
+        server,
+        ports=tuple(replace(port, network_id=network) for port, network in ports),
         user_data=user_data,
         # RO puts no key into a server with a configuration drive.
-        ssh_keys=() if server.boot_data_drive else tuple(ssh_keys),
-        config_drive=server.boot_data_drive,
-    )
-
-
-def ports_of(server: Server, networks: Sequence[str]) -> tuple[PortSpec, ...]:
-    """Return the ports of a server, the n-th on the n-th network."""
-    return tuple(
-        PortSpec(network, p.ip, p.mac, p.port_security, tag=p.name, management=p.management)
-        for p, network in zip(server.ports, networks, strict=True)
+        ssh_keys=() if server.config_drive else tuple(ssh_keys),
     )
 
 
@@ -109,7 +96,7 @@ class VimDeployment:
         self.journal.write("vm", index, "building", state="BUILD", **label)
         vim = self.backends.vim(server.vim)
         try:
-            on = [networks[port.network] for port in server.ports]
+            on = [networks[port.network_id] for port in server.ports]
             spec = server_spec(server, on, user_data, ssh_keys)
             server_id = vim.create_server(spec, self.request.ns_id).id
             self.made(server, server_id)

@@ -77,10 +77,10 @@ def new_vnfrs(
                         "additionalParams": vdu_params(given, server.vdu_id),
                         "interfaces": [
                             {
-                                "name": port.name,
+                                "name": port.tag,
                                 "device": port.device,
                                 "external-connection-point-ref": port.cpd,
-                                "ns-vld-id": networks[port.network].link,
+                                "ns-vld-id": networks[port.network_id].link,
                                 "ip-address": None,
                                 "mac-address": None,
                                 "mgmt-interface": port.management,

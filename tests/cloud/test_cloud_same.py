@@ -91,7 +91,7 @@ def service_at(vim: VimConnector, plan: Any) -> dict[str, Any]:
     named = {network.id: network for network in networks.values()}
 
     def make(server: Any) -> list[Any]:
-        spec = server_spec(server, [networks[p.network].id for p in server.ports], None, [])
+        spec = server_spec(server, [networks[p.network_id].id for p in server.ports], None, [])
         made = vim.wait_active(vim.create_server(spec, "ns").id, 300)
         return [
             (port.interface, port.tag, named[port.network_id].name, port.port_security,

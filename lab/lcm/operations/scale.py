@@ -192,7 +192,7 @@ def _networks(work: Work, svc: Service, vnfr: Document) -> dict[str, str]:
         ):
             made = work.backends.vim(server.vim).server(vim_id).ports
             ports = zip(server.ports, made, strict=True)
-            result.update({planned.network: port.network_id for planned, port in ports})
+            result.update({planned.network_id: port.network_id for planned, port in ports})
     return result
 
 

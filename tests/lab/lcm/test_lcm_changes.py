@@ -120,13 +120,19 @@ def test_every_vim_has_what_the_orchestration_asks_for() -> None:
             assert [*inspect.signature(getattr(kind, name)).parameters][: len(wanted)] == [*wanted]
 
 
+def planned(name: str, image: str, *ports: ServerPort) -> Server:
+    size = {"vcpus": 1, "ram_mib": 512, "disk_gb": 1}
+    place = {"member_vnf_index": "1", "vdu_id": "box", "count_index": 0, "vim": "lab"}
+    return Server(name=name, hostname="host", image=image, ports=ports, **size, **place)
+
+
 @pytest.mark.parametrize("recorded", [None, "deleted", "made"])
 def test_a_vdu_is_healed_also_if_its_id_was_not_recorded(recorded: Any) -> None:
     backends = FakeBackends()
     vim = backends.the_vim
     spec = ServerSpec("ns-1-box-0", "host", "image", 1, 512, 1, ())
     made = vim.create_server(spec, "ns").id
-    server = Server("1", "box", 0, "lab", "ns-1-box-0", "host", "image", 1, 512, 1, ())
+    server = planned("ns-1-box-0", "image")
     wanted = made if recorded == "made" else recorded
     new = replaced(vim, wanted, server, None, (), "ns", False)
     assert [(each.id, each.name) for each in vim.servers("ns")] == [(new, "ns-1-box-0")]
@@ -191,8 +197,8 @@ def vim(tmp_path: Path, paper: Paper, monkeypatch: pytest.MonkeyPatch) -> Vim:
 
 def box(*ports: ServerPort, name: str = "box") -> Server:
     """Return a server with a management port and others in `data`."""
-    point = ServerPort("eth0", "mgmt", "ens3", management=True)
-    return Server("1", "box", 0, "lab", name, "host", "ubuntu22.04", 1, 512, 1, (point, *ports))
+    point = ServerPort("mgmt", device="ens3", management=True)
+    return planned(name, "ubuntu22.04", point, *ports)
 
 
 def create(vim: Vim, server: Server) -> str:
@@ -202,7 +208,7 @@ def create(vim: Vim, server: Server) -> str:
 
 
 def test_another_address_is_neither_the_gateways_nor_that_of_another_port(vim: Vim) -> None:
-    server = box(ServerPort("eth1", "data", "ens4"), ServerPort("eth2", "data", "ens5"))
+    server = box(ServerPort("data", device="ens4"), ServerPort("data", device="ens5"))
     old = create(vim, server)
     assert [port.ip for port in vim.server(old).ports] == ["10.250.0.2", "10.7.0.3", "10.7.0.4"]
     new = replaced(vim, old, server, None, (), "ns", False)

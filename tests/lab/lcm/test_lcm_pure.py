@@ -396,7 +396,7 @@ def test_plan_of_the_sample() -> None:
     )
     # position, not the order in the descriptor, decides about ens3 and ens4
     assert [
-        (p.name, p.device, p.management, p.management_vnf, p.port_security) for p in server.ports
+        (p.tag, p.device, p.management, p.management_vnf, p.port_security) for p in server.ports
     ] == [("eth0", "ens3", True, True, True), ("eth1", "ens4", False, False, False)]
     networks = {n.link: n for n in result.networks}
     assert networks["mgmt"].management
@@ -562,7 +562,7 @@ def test_unconnected_interface_is_left_out_with_a_note() -> None:
     descriptor = vnfd()
     descriptor["ext-cpd"].pop()
     result = plan("demo", nsd(), {"1": descriptor}, params(), {})
-    assert [p.name for p in result.servers[0].ports] == ["eth0"]
+    assert [p.tag for p in result.servers[0].ports] == ["eth0"]
     assert "eth1" in result.notes[0]
 
 
@@ -578,7 +578,7 @@ def test_without_positions_the_declared_order_counts() -> None:
     descriptor = vnfd()
     del descriptor["vdu"][0]["int-cpd"][1]["virtual-network-interface-requirement"][0]["position"]
     result = plan("demo", nsd(), {"1": descriptor}, params(), {})
-    assert [p.name for p in result.servers[0].ports] == ["eth1", "eth0"]
+    assert [p.tag for p in result.servers[0].ports] == ["eth1", "eth0"]
 
 
 def test_missing_image_is_one_sentence() -> None:

@@ -1,14 +1,14 @@
 """The addresses of every service of the build are free at a VIM as OpenStack is one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support import shipped
 
-from lab.lcm.vimdeploy import ports_of
+from lab.lcm.vimdeploy import server_spec
 from lab.vim import planning
 from lab.vim.errors import VimError
-from lab.vim.model import ServerSpec
 from lab.vim.store import Config, State
 
 
@@ -24,8 +24,8 @@ def place(name: str, params: dict[str, Any], agents: int) -> int:
         state.networks[made.id] = made
         ids[network.key] = made.id
     for server in plan.servers:
-        ports = ports_of(server, [ids[p.network] for p in server.ports])
-        spec = ServerSpec("s", "s", "ubuntu22.04", 1, 1, 1, ports)
+        spec = server_spec(server, [ids[p.network_id] for p in server.ports], None, ())
+        spec = replace(spec, image="ubuntu22.04")
         record = planning.plan_server(spec, "ns", state, config)
         state.servers[record.server.id] = record
     return len(planning.ports(state))
