@@ -24,9 +24,9 @@ import yaml
 from experiments import model
 from experiments.testbed import Slice, Vnf
 from lab.cli.commands import DEFAULT_HOME
+from lab.errors import VimError
 from lab.vim.account import Vim
 from lab.vim.dataplane import probe
-from lab.vim.errors import VimError
 from lab.vim.fabric import enter
 from lab.vim.model import Port
 from lab.vim.qemu.accelerator import accelerator

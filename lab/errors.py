@@ -1,7 +1,8 @@
-"""Errors of the lab's northbound and lifecycle sides.
+"""The errors of the lab.
 
-Any function of the lab may raise NbiError, LcmError, VimError or VcaError: its text is one sentence
-for the user. Docstrings name other errors, and these where something follows from them.
+Any function of the lab may raise NbiError, LcmError, VimError, ClusterError or VcaError: its text
+is one sentence for the user. Docstrings name other errors, and these where something follows from
+them.
 """
 
 import difflib
@@ -50,3 +51,55 @@ class LcmError(Exception):
 
     The text is OSM's own where OSM has one.
     """
+
+
+class VimError(LcmError):
+    """A request that the VIM refuses or that failed, by a fault of its caller or of the machine.
+
+    If OpenStack has a text for the same error, this text is similar, because users of OSM's VIM
+    connector will later read that one.
+    """
+
+
+class ClusterError(LcmError):
+    """A call or a process of the cluster failed."""
+
+
+TIMED_OUT = "Timed out waiting for action to complete"
+"""LCM's words for a primitive of a chart that does not end in time."""
+
+
+class VcaError(LcmError):
+    """Any refusal or failure of the embedded controller.
+
+    If clients of Juju read a text (OSM's LCM looks for "not found" and "already exists"), it is the
+    same.
+    """
+
+
+class NotFoundError(VcaError):
+    """A model, application, unit, relation, endpoint or action that does not exist."""
+
+
+class AlreadyExistsError(VcaError):
+    """A name or relation that exists already."""
+
+
+class InvalidCharmError(VcaError):
+    """A charm folder that Juju or libjuju refuses."""
+
+
+class InvalidValueError(VcaError):
+    """An option or action parameter of the wrong name, type or range."""
+
+
+class ModelBusyError(VcaError):
+    """Another process runs the model and did not stop in time."""
+
+
+class AgentEndedError(VcaError):
+    """The agent of a unit ended before its unit did, so nobody goes on with it in this process."""
+
+
+class WaitTimeoutError(VcaError):
+    """The timeout of a wait expired."""

@@ -21,9 +21,9 @@ from support import changed, clock, keep, record, spent
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from lab.errors import VimError
 from lab.vim import registry
 from lab.vim.dataplane import probe
-from lab.vim.errors import VimError
 from lab.vim.qemu.accelerator import accelerator
 from lab.vim.qemu.bake import check_tools
 

@@ -22,7 +22,7 @@ from builder.terminal import tell
 from lab.cli.context import Lab, pass_lab
 from lab.cli.names import ACCOUNT, LINK, SERVICE, SERVICE_OR_SLICE, UNIT, VNF
 from lab.cli.watching import lines, watched
-from lab.errors import NbiError, unknown
+from lab.errors import NbiError, VimError, unknown
 from lab.lcm import heartbeat, timer
 from lab.lcm.backends import Backends
 from lab.lcm.timeouts import lab_timeouts
@@ -36,7 +36,6 @@ from lab.vim import host, registry, run
 from lab.vim.account import Vim, clean
 from lab.vim.connector import connect, is_openstack
 from lab.vim.dataplane import probe
-from lab.vim.errors import VimError
 from lab.vim.qemu.images import bake, export
 from lab.vim.store import Home
 from lab.vim.strongswan import strongswan

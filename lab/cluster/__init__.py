@@ -5,6 +5,6 @@ with its own loopback address.
 """
 
 from lab.cluster.control import Cluster
-from lab.cluster.errors import ClusterError
+from lab.errors import ClusterError
 
 __all__ = ["Cluster", "ClusterError"]

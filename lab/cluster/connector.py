@@ -19,8 +19,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, Pod, Secret
 
 from lab.certificates import Authority
-from lab.cluster.errors import ClusterError
 from lab.cluster.frontend import Frontend
+from lab.errors import ClusterError
 
 POLICY = "pod-security.kubernetes.io/enforce"
 BASELINE = "baseline"  # The pod security level that LCM demands by default.

@@ -12,7 +12,7 @@ from typing import Any
 
 from builder import documents
 from lab import files
-from lab.cluster.errors import ClusterError
+from lab.errors import ClusterError
 from lab.procs import ProcessRef, launch, start_time
 
 BUILT = Path(__file__).resolve().parents[2] / ".cache" / "bin"

@@ -18,7 +18,7 @@ from grpclib.client import Channel, UnaryStreamMethod, UnaryUnaryMethod
 from grpclib.config import Configuration
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
-from lab.cluster.errors import TIMED_OUT, ClusterError
+from lab.errors import TIMED_OUT, ClusterError
 
 PORT = 50050
 SERVICE = "/osm_ee.FrontendExecutor/"

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.descriptors.relations import Relation
-from lab.errors import LcmError
+from lab.errors import LcmError, WaitTimeoutError
 from lab.lcm.timeouts import VERIFY_TRIES, Timeouts
-from lab.vca.errors import WaitTimeoutError
 from lab.vca.events import Event
 from lab.vca.model import Model
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster import Cluster
-from lab.cluster.errors import TIMED_OUT
 from lab.descriptors.environments import Environment
 from lab.descriptors.relations import Relation
-from lab.errors import LcmError
+from lab.errors import TIMED_OUT, LcmError
 from lab.lcm.timeouts import Timeouts
 
 

@@ -17,14 +17,13 @@ import click
 
 from lab import files
 from lab.descriptors.service import vnfrs_of
-from lab.errors import ConflictError, LcmError, NbiError
+from lab.errors import ConflictError, LcmError, NbiError, WaitTimeoutError
 from lab.lcm import looking
 from lab.lcm.backends import Backends
 from lab.lcm.bring_up import faults
 from lab.lcm.heartbeat import began, interval
 from lab.lcm.timeouts import lab_timeouts
 from lab.records.store import NSRS, Document
-from lab.vca.errors import WaitTimeoutError
 from lab.vca.model import Model
 
 CHECKS = 10.0  # Seconds between two looks whether the VDUs run.

@@ -15,7 +15,7 @@ from typing import Any
 from lab.descriptors.environments import Environment
 from lab.descriptors.service import vdur_of, vnfrs_of
 from lab.descriptors.topology import Server
-from lab.errors import LcmError
+from lab.errors import AgentEndedError, LcmError, WaitTimeoutError
 from lab.lcm.backends import Backends
 from lab.lcm.charmops import shown
 from lab.lcm.connectors import Connector, connector
@@ -23,7 +23,6 @@ from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
 from lab.records.operations import conclude, fail_operation
 from lab.records.store import NSRS, OPS, VNFRS, Document, Store
-from lab.vca.errors import AgentEndedError, WaitTimeoutError
 from lab.vca.events import Event
 from lab.vca.model import Model
 from lab.vim.model import Server as VimServer

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 from builder.errors import of_file
+from lab.errors import VcaError
 from lab.vca import applications, process, relations
 from lab.vca import charm as charms
 from lab.vca.context import FlushError, HookContext
-from lab.vca.errors import VcaError
 from lab.vca.events import Event, EventKind
 from lab.vca.python import check
 from lab.vca.resolver import (

@@ -3,9 +3,9 @@
 Pure functions of the document; errors have Juju's texts.
 """
 
+from lab.errors import AlreadyExistsError, InvalidCharmError, InvalidValueError, NotFoundError
 from lab.vca import relations
 from lab.vca.charm import Charm
-from lab.vca.errors import AlreadyExistsError, InvalidCharmError, InvalidValueError, NotFoundError
 from lab.vca.state import Application, Endpoint, ModelDocument, Unit
 
 MAX_UNITS = 250

@@ -24,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from builder.documents import DocumentError, load
 from builder.errors import clause
-from lab.vca.errors import InvalidCharmError, InvalidValueError, NotFoundError
+from lab.errors import InvalidCharmError, InvalidValueError, NotFoundError
 from lab.vca.state import OptionValue, Role
 
 MANIFEST = ".vpnaas-lab-manifest"

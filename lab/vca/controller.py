@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.vca.errors import AlreadyExistsError, InvalidValueError, NotFoundError
+from lab.errors import AlreadyExistsError, InvalidValueError, NotFoundError
 from lab.vca.model import Model
 from lab.vca.python import CharmPython, choose_python
 from lab.vca.runtime import Settings

@@ -10,11 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.vca import applications, process, relations
-from lab.vca import charm as charms
-from lab.vca.agent import UnitAgent
-from lab.vca.charm import Action, Charm
-from lab.vca.errors import (
+from lab.errors import (
     AgentEndedError,
     InvalidCharmError,
     InvalidValueError,
@@ -23,6 +19,10 @@ from lab.vca.errors import (
     VcaError,
     WaitTimeoutError,
 )
+from lab.vca import applications, process, relations
+from lab.vca import charm as charms
+from lab.vca.agent import UnitAgent
+from lab.vca.charm import Action, Charm
 from lab.vca.events import Callback, Publisher
 from lab.vca.resolver import replay
 from lab.vca.runtime import Paths, Runtime, Settings

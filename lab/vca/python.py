@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.vca.errors import VcaError
+from lab.errors import VcaError
 
 VARIABLE = "OSMLAB_CHARM_PYTHON"
 PREFERRED = "python3.6"

@@ -7,8 +7,8 @@ several changes become one hook: only the latest version counts.
 
 import re
 
+from lab.errors import AlreadyExistsError, InvalidValueError, NotFoundError
 from lab.vca.charm import Charm
-from lab.vca.errors import AlreadyExistsError, InvalidValueError, NotFoundError
 from lab.vca.state import (
     Databag,
     Endpoint,

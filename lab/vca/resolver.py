@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lab.errors import InvalidValueError, NotFoundError
 from lab.vca import relations
-from lab.vca.errors import InvalidValueError, NotFoundError
 from lab.vca.state import HookInfo, ModelDocument, Operation, OptionValue, Unit
 
 INSTALL = "install"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from lab import files
 from lab.documents import Stored
-from lab.vca.errors import ModelBusyError, NotFoundError, VcaError
+from lab.errors import ModelBusyError, NotFoundError, VcaError
 from lab.vca.state import ActionDocument, ModelDocument
 
 

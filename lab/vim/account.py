@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.documents import Stored
+from lab.errors import VimError
 from lab.vim import addresses, cgroups, cloudinit, fabric, host, planning
-from lab.vim.errors import VimError
 from lab.vim.model import ACTIVE, BUILD, Network, NetworkSpec, Server, ServerSpec
 from lab.vim.namespaced import Namespaced, mounts_below, unmount
 from lab.vim.qemu.machine import Machine

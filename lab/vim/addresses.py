@@ -5,7 +5,7 @@ import re
 import secrets
 from collections.abc import Collection, Iterator
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address

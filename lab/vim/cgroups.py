@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 from lab.vim.run import tool
 
 

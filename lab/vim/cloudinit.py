@@ -19,8 +19,8 @@ import yaml
 
 from builder import documents
 from builder.documents import DocumentError, load
+from lab.errors import VimError
 from lab.vim import engine
-from lab.vim.errors import VimError
 
 #: Where cloud-init looks for a NoCloud seed, below the VDU's root.
 SEED = Path("var/lib/cloud/seed/nocloud")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from lab.errors import VimError
 from lab.vim.account import Vim
-from lab.vim.errors import VimError
 from lab.vim.model import Network, NetworkSpec, Server, ServerSpec
 from lab.vim.store import Home
 

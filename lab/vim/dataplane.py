@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 
 KERNEL, USERSPACE = "kernel", "wireguard-go"
 

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 
 VARIABLE = "OSMLAB_ENGINE"
 SIMULATORS, MACHINE = "simulators", "machine"

@@ -16,8 +16,8 @@ from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from string import Template
 
+from lab.errors import VimError
 from lab.vim.addresses import link_local
-from lab.vim.errors import VimError
 from lab.vim.model import Network, Port
 from lab.vim.run import ip_batch, tool
 

@@ -28,9 +28,9 @@ from pathlib import Path
 import psutil
 
 from lab import files
+from lab.errors import VimError
 from lab.procs import ProcessRef, process_group
 from lab.vim import cgroups, cloudinit, dataplane, engine, image, keeper
-from lab.vim.errors import VimError
 from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec, devices
 from lab.vim.run import start, tool
 from lab.vim.store import Config, Image, ServerRecord, read_json

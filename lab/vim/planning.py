@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from lab.errors import VimError
 from lab.vim import addresses, cloudinit
-from lab.vim.errors import VimError
 from lab.vim.model import BUILD, Network, NetworkSpec, Port, PortSpec, Server, ServerSpec, nic_name
 from lab.vim.site import router_address
 from lab.vim.store import Config, Image, ServerRecord, SiteNetwork, State

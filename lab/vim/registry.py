@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.errors import VimError
 from lab.vim import cgroups
-from lab.vim.errors import VimError
 from lab.vim.fabric import enter
 from lab.vim.run import start
 from lab.vim.store import locked

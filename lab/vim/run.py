@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lab import procs
-from lab.vim.errors import VimError
+from lab.errors import VimError
 
 
 def tool(argv: Sequence[str], stdin: str | None = None) -> str:

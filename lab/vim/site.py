@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.errors import VimError
 from lab.vim import cgroups, wire
-from lab.vim.errors import VimError
 from lab.vim.fabric import NETNS, delete_device, delete_netns, device_exists, enter, make_vca
 from lab.vim.model import Network
 from lab.vim.run import ip_batch, start, tool

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from builder.errors import clause
 from lab import files
-from lab.vim.errors import VimError
+from lab.errors import VimError
 from lab.vim.model import Network, Server
 
 #: Account names become directory names, so they are plain.

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 
+from lab.errors import VimError
 from lab.vim.dataplane import probe
-from lab.vim.errors import VimError
 
 PROGRAM = shutil.which("charon-systemd", path="/usr/sbin:/sbin")
 SECONDS = 10.0

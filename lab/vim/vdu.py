@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 import psutil
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 from lab.vim.model import Network, Server, ServerSpec
 from lab.vim.store import Config, Image, ServerRecord
 

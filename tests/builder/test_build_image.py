@@ -25,8 +25,8 @@ from support.waiting import PATIENCE, wait_until
 from builder import helm
 from builder.tree import Tree
 from lab.certificates import Authority
-from lab.cluster.errors import ClusterError
 from lab.cluster.frontend import Frontend
+from lab.errors import ClusterError
 from lab.server.listener import Listener
 
 PROGRAMS = ("podman", "mmdebstrap")

@@ -19,7 +19,7 @@ from flavours import WAIT, Flavour, once
 from support.juju_operator import kill_unit_agent
 from vdus import healthy, refused
 
-from lab.vca.errors import InvalidValueError
+from lab.errors import InvalidValueError
 from lab.vca.model import Model
 
 pytestmark = pytest.mark.schedule(idle=True, order=6)

@@ -26,7 +26,7 @@ from vpnaas.vdu.steps import Step
 
 from experiments.vdu.actions import Experiments
 from lab.certificates import Authority
-from lab.cluster.errors import ClusterError
+from lab.errors import ClusterError
 
 MANAGEMENT = {"server": "10.0.0.1", "client": "10.0.0.2"}
 INNER = {"server": "10.77.0.1", "client": "10.77.0.2"}

@@ -14,7 +14,7 @@ import pytest
 from support.cloud import OSM, URL, left, region_without_port_security
 from support.waiting import PATIENCE, wait_until
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 from lab.vim.openstack import OpenStack, answers
 

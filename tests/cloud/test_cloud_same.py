@@ -16,11 +16,11 @@ import pytest
 from support import shipped
 from support.cloud import OSM, URL, left
 
+from lab.errors import VimError
 from lab.lcm.vimdeploy import server_spec
 from lab.vim import addresses
 from lab.vim.account import KINDS, Vim
 from lab.vim.connector import VimConnector
-from lab.vim.errors import VimError
 from lab.vim.model import ACTIVE, Network, NetworkSpec, PortSpec, ServerSpec
 from lab.vim.openstack import OpenStack
 from lab.vim.store import ServerRecord

@@ -57,7 +57,7 @@ from experiments.slices import RANGES, SliceRequest, moved
 from experiments.store import Campaign
 from experiments.testbed import LINKS, Addresses, Link, Slice, Testbed, Vnf
 from lab.cli.commands import DEFAULT_HOME
-from lab.vim.errors import VimError
+from lab.errors import VimError
 from operate.client import OperateError
 from operate.nbi import Nbi
 from operate.orders import Order

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.errors import VimError
 from lab.vim.account import Vim, clean, vca_prefix
-from lab.vim.errors import VimError
 from lab.vim.model import PortSpec, Server, ServerSpec
 from lab.vim.qemu import bake
 from lab.vim.qemu import machine as machines

@@ -2,8 +2,8 @@
 
 import time
 
+from lab.errors import InvalidValueError, NotFoundError
 from lab.vca import applications, relations
-from lab.vca.errors import InvalidValueError, NotFoundError
 from lab.vca.model import Model
 from lab.vca.state import OptionValue
 

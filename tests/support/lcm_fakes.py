@@ -9,8 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from lab.errors import LcmError
-from lab.vca.errors import WaitTimeoutError
+from lab.errors import LcmError, WaitTimeoutError
 from lab.vim.model import NetworkSpec, Port, Server, ServerSpec
 
 

@@ -10,13 +10,12 @@ from typing import Any
 
 from builder.archive import digest
 from lab.descriptors.service import service, vdur_of
-from lab.errors import LcmError
+from lab.errors import LcmError, WaitTimeoutError
 from lab.lcm.recreate import Target, recreate
 from lab.lcm.request import charm_folder
 from lab.lcm.work import Work
 from lab.records.packages import prune_revisions
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
-from lab.vca.errors import WaitTimeoutError
 
 NO_VERSION = "1.0"  # What LCM takes for the software version of a VNFD that has none.
 

@@ -12,7 +12,7 @@ import requests
 from openstack.exceptions import HttpException, SDKException
 from pydantic import BaseModel, ConfigDict
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 
 #: The version of Nova's API that RO asks for.
 _NOVA = "2.60"

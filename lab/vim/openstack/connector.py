@@ -22,8 +22,8 @@ import yaml
 from openstack.exceptions import ConflictException
 
 from lab.documents import Stored
+from lab.errors import VimError
 from lab.vim import addresses, planning
-from lab.vim.errors import VimError
 from lab.vim.model import (
     ACTIVE,
     BUILD,

@@ -15,8 +15,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from builder import documents
+from lab.errors import VimError
 from lab.vim.cloudinit import wanted_packages
-from lab.vim.errors import VimError
 from lab.vim.qemu.accelerator import EMULATED, accelerator
 
 _REPOSITORY = Path(__file__).resolve().parents[3]

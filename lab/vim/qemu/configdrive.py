@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 from lab.vim.model import Network, Server, ServerSpec, devices
 
 _REGISTRIES = """\

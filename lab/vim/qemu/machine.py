@@ -26,9 +26,9 @@ from typing import Any
 import psutil
 
 from lab import files
+from lab.errors import VimError
 from lab.procs import ProcessRef
 from lab.vim import cgroups, cloudinit, fabric, host, registry
-from lab.vim.errors import VimError
 from lab.vim.model import ACTIVE, BUILD, ERROR, FIRST_NIC_SLOT, SHUTOFF, Network, Server, ServerSpec
 from lab.vim.namespaced import listening
 from lab.vim.qemu import configdrive

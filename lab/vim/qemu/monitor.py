@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 from lab.vim.store import locked
 from lab.vim.vdu import MOST_READ
 

@@ -40,9 +40,8 @@ from vpnaas.status import LASTING
 from vpnaas.vdu import machine
 
 from builder.tree import Tree
-from lab.errors import NbiError
+from lab.errors import AlreadyExistsError, NbiError
 from lab.lcm import heartbeat
-from lab.vca.errors import AlreadyExistsError
 from operate.targets import targets
 
 pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-8, worker="basic")]

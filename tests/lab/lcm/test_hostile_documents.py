@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from lab.documents import Stored
-from lab.errors import NbiError
+from lab.errors import NbiError, VimError
 from lab.lcm.backends import Backends
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.params import load_mapping
 from lab.records.ids import admin
 from lab.records.operations import discard
 from lab.records.store import NSRS, OPS, VERSION, VIMS, VNFDS, Store
-from lab.vim.errors import VimError
 from lab.vim.store import Account, State, read_json
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -13,7 +13,7 @@ from lab.descriptors.service import service, vnfrs_of
 from lab.descriptors.topology import Port as ServerPort
 from lab.descriptors.topology import Server
 from lab.documents import Stored
-from lab.errors import LcmError, NbiError
+from lab.errors import LcmError, NbiError, VimError
 from lab.lcm import charmops
 from lab.lcm.backends import Backends
 from lab.lcm.charmops import READY
@@ -27,7 +27,6 @@ from lab.records.store import VNFDS, Document
 from lab.vim import planning
 from lab.vim.account import KINDS, Vim, clean
 from lab.vim.connector import VimConnector
-from lab.vim.errors import VimError
 from lab.vim.model import ACTIVE, NetworkSpec, ServerSpec
 from lab.vim.store import Account, Config, Home, ServerRecord, State
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from lab.cli.progress import Board, watch
 from lab.cli.render import Output
-from lab.errors import ConflictError, LcmError, NbiError
+from lab.errors import ConflictError, LcmError, NbiError, VcaError
 from lab.lcm import bring_up, heartbeat, looking, timer, worker
 from lab.lcm.keys import OpenSshInjector
 from lab.lcm.timeouts import Timeouts
@@ -27,7 +27,6 @@ from lab.procs import ProcessRef, start_time
 from lab.records import jobs
 from lab.records.journal import Journal, Tail
 from lab.records.store import Store
-from lab.vca.errors import VcaError
 
 
 def event(kind: str, subject: str, text: str, **more: object) -> dict[str, object]:

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from lab.documents import Stored
+from lab.errors import VimError
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS
 from lab.vim.account import clean
-from lab.vim.errors import VimError
 from lab.vim.store import Account, State
 
 OLD = Path(__file__).with_name("home-2026-11-22.tar.gz")

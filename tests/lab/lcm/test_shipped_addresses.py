@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from support import shipped
 
+from lab.errors import VimError
 from lab.lcm.vimdeploy import server_spec
 from lab.vim import planning
-from lab.vim.errors import VimError
 from lab.vim.store import Config, State
 
 

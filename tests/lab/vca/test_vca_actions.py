@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from vca_support import WAIT, databag, on, runs, write_charm
 
-from lab.vca.errors import InvalidValueError, NotFoundError, VcaError, WaitTimeoutError
+from lab.errors import InvalidValueError, NotFoundError, VcaError, WaitTimeoutError
 from lab.vca.events import Event
 from lab.vca.model import Model
 

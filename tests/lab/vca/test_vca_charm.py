@@ -11,15 +11,15 @@ import yaml
 from support.juju_operator import add_units, config, remove_relation, remove_unit
 from vca_support import WAIT, new_model, write_charm
 
-from lab.vca.charm import pack, unpack
-from lab.vca.controller import Controller
-from lab.vca.errors import (
+from lab.errors import (
     AlreadyExistsError,
     InvalidCharmError,
     InvalidValueError,
     NotFoundError,
     VcaError,
 )
+from lab.vca.charm import pack, unpack
+from lab.vca.controller import Controller
 from lab.vca.model import Model
 
 Change = Callable[[Path], object]

@@ -29,18 +29,18 @@ from vca_support import (
 )
 
 from lab import files
-from lab.lcm.backends import Backends
-from lab.lcm.charmops import CharmOps
-from lab.lcm.timeouts import Timeouts
-from lab.vca.agent import UnitAgent
-from lab.vca.controller import Controller
-from lab.vca.errors import (
+from lab.errors import (
     AgentEndedError,
     ModelBusyError,
     NotFoundError,
     VcaError,
     WaitTimeoutError,
 )
+from lab.lcm.backends import Backends
+from lab.lcm.charmops import CharmOps
+from lab.lcm.timeouts import Timeouts
+from lab.vca.agent import UnitAgent
+from lab.vca.controller import Controller
 from lab.vca.tools import TOOLS
 from lab.vca.toolserver import install_tools
 

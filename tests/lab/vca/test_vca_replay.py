@@ -9,7 +9,7 @@ import pytest
 from support.juju_operator import remove_relation
 from vca_support import WAIT, events, log_text, logged, on, runs, write_charm
 
-from lab.vca.errors import InvalidValueError, NotFoundError
+from lab.errors import InvalidValueError, NotFoundError
 from lab.vca.model import Model
 
 SETTLED = """

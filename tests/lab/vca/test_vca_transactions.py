@@ -23,7 +23,7 @@ from vca_support import (
 )
 
 from lab import files
-from lab.vca.errors import WaitTimeoutError
+from lab.errors import WaitTimeoutError
 from lab.vca.events import Event
 from lab.vca.model import Model
 from lab.vca.status import ModelStatus

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.errors import VimError
 from lab.vim import addresses, planning
-from lab.vim.errors import VimError
 from lab.vim.model import Network, NetworkSpec, PortSpec, ServerSpec
 from lab.vim.store import Config, State
 

@@ -7,8 +7,8 @@ from email.mime.text import MIMEText
 import pytest
 import yaml
 
+from lab.errors import VimError
 from lab.vim import cloudinit
-from lab.vim.errors import VimError
 from lab.vim.model import Port, devices
 
 CONFIG = "#cloud-config\npackages:\n- tmux\n- [git, 1.0]\n- curl=7.1\n- {apt: [vim, {apt: [jq]}]}\n"

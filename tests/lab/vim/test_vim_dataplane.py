@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.errors import VimError
 from lab.vim import dataplane
-from lab.vim.errors import VimError
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_until
 
+from lab.errors import VimError
 from lab.vim.account import Vim
-from lab.vim.errors import VimError
 from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 from lab.vim.namespaced import why_shared_users
 

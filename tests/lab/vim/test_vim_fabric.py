@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from lab import accounts
+from lab.errors import VimError
 from lab.nbi.engine import Engine
 from lab.vim import fabric, host
 from lab.vim.account import KINDS, Vim
-from lab.vim.errors import VimError
 from lab.vim.fabric import capture, port_rules
 from lab.vim.model import Network, Port
 

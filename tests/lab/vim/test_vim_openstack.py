@@ -26,7 +26,7 @@ from openstack.exceptions import (
 )
 
 from lab import accounts
-from lab.errors import ConflictError, LcmError
+from lab.errors import ConflictError, LcmError, VimError
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records.store import VIMS
@@ -34,7 +34,6 @@ from lab.server.administration import edit_vim
 from lab.vim import openstack
 from lab.vim.account import Vim, vca_prefix
 from lab.vim.connector import create, is_openstack
-from lab.vim.errors import VimError
 from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 from lab.vim.openstack import OpenStack, connector
 from lab.vim.openstack.access import Access, Settings, refusals

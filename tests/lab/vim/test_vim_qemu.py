@@ -17,7 +17,7 @@ import yaml
 from support.waiting import wait_until
 from vim_support import NETWORKS, SERVER, SPEC
 
-from lab.vim.errors import VimError
+from lab.errors import VimError
 from lab.vim.model import ACTIVE
 from lab.vim.namespaced import listening
 from lab.vim.qemu import bake, configdrive, images, monitor

@@ -16,10 +16,10 @@ import yaml
 from support.waiting import wait_until
 from vim_support import NETWORKS, SERVER, SPEC
 
+from lab.errors import VimError
 from lab.procs import start_time
 from lab.vim import cgroups, registry
 from lab.vim.account import Vim, clean
-from lab.vim.errors import VimError
 from lab.vim.fabric import enter
 from lab.vim.qemu import configdrive
 

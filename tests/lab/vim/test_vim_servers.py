@@ -14,10 +14,10 @@ import pytest
 from support.waiting import wait_until
 from vim_support import Boot, ping_command
 
+from lab.errors import VimError
 from lab.vim.account import Vim
 from lab.vim.addresses import link_local
 from lab.vim.dataplane import probe
-from lab.vim.errors import VimError
 from lab.vim.fabric import netns_names
 from lab.vim.model import NetworkSpec, PortSpec, Server, ServerSpec
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from support.waiting import wait_until
 
+from lab.errors import VimError
 from lab.vim import cgroups
 from lab.vim.account import Vim, clean
-from lab.vim.errors import VimError
 from lab.vim.fabric import NETNS, enter, netns_names
 from lab.vim.model import Network
 from lab.vim.site import nat_rules
