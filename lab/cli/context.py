@@ -11,7 +11,7 @@ from lab.errors import NbiError
 from lab.lcm import heartbeat
 from lab.nbi import views
 from lab.nbi.engine import Engine, Started
-from lab.nbi.slices import Slices
+from lab.nbi.slice_requests import Slices
 from lab.records import jobs
 from lab.records.operations import discard
 from lab.records.store import NSIOPS, NSRS, Document

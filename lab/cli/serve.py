@@ -35,10 +35,10 @@ def serve(lab: Lab, host: str, port: int, password_file: Path | None) -> None:
 
     A browser gets a page at the same port.
     """
+    from lab.api.app import create_app
+    from lab.api.listener import Listener
+    from lab.api.tokens import Tokens
     from lab.page.mount import WithPage
-    from lab.server.app import create_app
-    from lab.server.listener import Listener
-    from lab.server.tokens import Tokens
 
     password = _password(host, password_file)
     tokens = Tokens(password)

@@ -30,7 +30,7 @@ def ensure(home: Path) -> None:
     """Start the process of a lab, unless it runs already or the interval is 0."""
     if not interval() or ProcessRef.saved(_file(home)):
         return
-    log = home / "lcm" / "keeper.log"
+    log = home / "lcm" / "timer.log"
     try:
         jobs.launch("lab.lcm.timer", log, "--home", str(home.resolve()))
     except OSError as error:  # the operation that starts it has its result already
@@ -49,4 +49,4 @@ def end(home: Path) -> None:
 
 
 def _file(home: Path) -> Path:
-    return home / "lcm" / "keeper.json"
+    return home / "lcm" / "timer.json"

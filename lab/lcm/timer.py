@@ -124,7 +124,7 @@ def keep(home: Path, seconds: float) -> None:
 def main(home: Path) -> None:
     """Fire update-status at the services of the lab in HOME, until there is no service."""
     try:
-        with files.locked(home / "lcm" / "keeper.lock", 0, "update-status"):
+        with files.locked(home / "lcm" / "timer.lock", 0, "update-status"):
             began(home)
             keep(home, interval())
     except NbiError:

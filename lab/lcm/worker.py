@@ -19,7 +19,7 @@ from lab.files import locked
 from lab.lcm import heartbeat
 from lab.lcm.backends import Backends
 from lab.lcm.operations import action, heal, instantiate, scale, terminate, update
-from lab.lcm.slices import SliceOperations
+from lab.lcm.slice_operations import SliceOperations
 from lab.lcm.timeouts import lab_timeouts
 from lab.lcm.work import Work
 from lab.records.jobs import record_worker

@@ -12,9 +12,9 @@ from lab.descriptors.service import Service, members, service, shared_parameters
 from lab.errors import ConflictError, LcmError, NbiError, unknown
 from lab.nbi import requests, validation
 from lab.nbi.catalogue import Catalogue
+from lab.nbi.new_records import new_nsr, new_operation, new_vnfrs
 from lab.nbi.params import PRIVATE, InstanceRequest, client_params
 from lab.nbi.primitives import check_action
-from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records import jobs
 from lab.records.journal import Tail
 from lab.records.operations import fail_operation

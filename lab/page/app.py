@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from nicegui import Client, app, context, run, ui
 
 from builder.link_table import span
+from lab.api.tokens import NAME, Tokens
 from lab.errors import NbiError
 from lab.graph import draw
 from lab.graph.model import COLOURS, Edge, Graph, Node
@@ -19,7 +20,6 @@ from lab.page.elements import complain, confirmed, heading, table
 from lab.page.forms import MARK, Form, grouped
 from lab.page.layout import LAYOUT
 from lab.page.stock import Stock, create, example
-from lab.server.tokens import NAME, Tokens
 
 REFRESH = 3.0  # Seconds between two looks at the records.
 LIVE = 5.0  # Seconds after which the page asks for a new look at the counters of a VNF.

@@ -23,7 +23,7 @@ from lab.lcm.request import charm_folder
 from lab.nbi.catalogue import KINDS
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest, load_mapping
-from lab.nbi.slices import Slices
+from lab.nbi.slice_requests import Slices
 from lab.records.journal import events
 from lab.records.operations import operation_folder
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Document

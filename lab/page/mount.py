@@ -12,9 +12,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from lab.api.tokens import Tokens
 from lab.nbi.engine import Engine
 from lab.page.layout import LAYOUT
-from lab.server.tokens import Tokens
 
 GUARD: Mapping[str, str] = LAYOUT["headers"]
 

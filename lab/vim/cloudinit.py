@@ -20,7 +20,7 @@ import yaml
 from builder import documents
 from builder.documents import DocumentError, load
 from lab.errors import VimError
-from lab.vim import engine
+from lab.vim import containers
 
 #: Where cloud-init looks for a NoCloud seed, below the VDU's root.
 SEED = Path("var/lib/cloud/seed/nocloud")
@@ -227,8 +227,8 @@ def check_packages(user_data: str) -> None:
     if not packages:
         return
     installed = installed_packages()
-    if engine.simulators() is not None:
-        installed |= engine.PACKAGES
+    if containers.simulators() is not None:
+        installed |= containers.PACKAGES
     missing = [name for name in packages if name not in installed]
     if missing:
         raise VimError(

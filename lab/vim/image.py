@@ -27,7 +27,7 @@ from pathlib import Path
 from builder import documents
 from lab.errors import VimError
 from lab.vim.cloudinit import SEED, cloud_cfg
-from lab.vim.engine import Simulators
+from lab.vim.containers import Simulators
 
 _PATHS = documents.read(Path(__file__).with_suffix(".yaml"))
 SHOWN, KEPT_STATE = frozenset(_PATHS["shown"]), frozenset(_PATHS["kept-state"])

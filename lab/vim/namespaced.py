@@ -30,7 +30,7 @@ import psutil
 from lab import files
 from lab.errors import VimError
 from lab.procs import ProcessRef, process_group
-from lab.vim import cgroups, cloudinit, dataplane, engine, image, keeper
+from lab.vim import cgroups, cloudinit, containers, dataplane, image, keeper
 from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec, devices
 from lab.vim.run import start, tool
 from lab.vim.store import Config, Image, ServerRecord, read_json
@@ -134,7 +134,7 @@ class Namespaced(Vdu):
             wireguard_go=dataplane.probe().binary,
             keep=frozenset(settings.keep),
             hide=(self.home,),
-            simulators=engine.simulators(),
+            simulators=containers.simulators(),
         )
         self._make_disk(spec.disk_gb, look)
         self._configure(server, networks, init, look.binds)

@@ -24,10 +24,10 @@ from support.waiting import PATIENCE, wait_until
 
 from builder import helm
 from builder.tree import Tree
+from lab.api.listener import Listener
 from lab.certificates import Authority
 from lab.cluster.frontend import Frontend
 from lab.errors import ClusterError
-from lab.server.listener import Listener
 
 PROGRAMS = ("podman", "mmdebstrap")
 pytestmark = [

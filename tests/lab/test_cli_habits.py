@@ -273,7 +273,7 @@ def test_clean_empties_no_directory_that_is_no_lab(part: str, tmp_path: Path) ->
     ],
 )
 def test_clean_knows_a_lab_by_what_it_wrote(mark: str, tmp_path: Path) -> None:
-    for name in (mark, "lcm/keeper.log", "cluster/x", "vims/x"):
+    for name in (mark, "lcm/timer.log", "cluster/x", "vims/x"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     cli.main(["--home", str(tmp_path), "lab", "clean"], standalone_mode=False)

@@ -22,13 +22,13 @@ from support.nbi_server import BASIC, PASSWORD, Site
 
 from builder import packages
 from builder.tree import Tree
+from lab.api.app import create_app
+from lab.api.tokens import Tokens
 from lab.nbi.engine import Engine
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Tail
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
-from lab.server.app import create_app
-from lab.server.tokens import Tokens
 from operate.acceptance.reasons import remedy
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance

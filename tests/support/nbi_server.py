@@ -11,11 +11,11 @@ import requests
 import yaml
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lab.api.app import create_app
+from lab.api.listener import Listener
+from lab.api.tokens import Tokens
 from lab.nbi.engine import Engine
 from lab.records.store import NSDS, NSRS, OPS, VNFDS, VNFRS
-from lab.server.app import create_app
-from lab.server.listener import Listener
-from lab.server.tokens import Tokens
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns", "vpn_basic_nst")
 PASSWORD = "correct horse"

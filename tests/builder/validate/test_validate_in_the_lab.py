@@ -33,7 +33,7 @@ from builder.validate import Catalog, reader, validate_params
 from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest
-from lab.nbi.slices import Slices
+from lab.nbi.slice_requests import Slices
 from lab.records import jobs
 from lab.records.ids import admin, new_id
 from lab.records.journal import Tail

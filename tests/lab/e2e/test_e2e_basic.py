@@ -115,7 +115,7 @@ def test_update_status_comes_by_itself_and_mends_the_vdu(
         wait(lambda: server.run(*listens).returncode == 0, "the responder listens again")
         wait(lambda: server.run("systemctl", "is-enabled", socket).returncode == 0, "is on")
         # There is one process per lab, whoever asks for it.
-        (mark,) = basic.lab.home.glob("lcm/keeper.json")
+        (mark,) = basic.lab.home.glob("lcm/timer.json")
         first = mark.read_text()
         heartbeat.ensure(basic.lab.home)
         time.sleep(0.5)

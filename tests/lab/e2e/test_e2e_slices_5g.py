@@ -26,7 +26,7 @@ from e2e_wire import Capture, wireguard_only
 from support.filters import NEIGHBOURS
 from vpnaas.base.links import REFERENCE_POINTS
 
-from lab.lcm.slices import link_id
+from lab.lcm.slice_operations import link_id
 from lab.records.store import NSIS, VIMS
 from lab.vim.account import Vim
 from lab.vim.model import Network, NetworkSpec

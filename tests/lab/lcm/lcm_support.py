@@ -11,7 +11,7 @@ from lab.descriptors import service as model
 from lab.lcm.timeouts import Timeouts
 from lab.lcm.work import Work
 from lab.lcm.worker import perform
-from lab.nbi.records import new_nsr, new_operation, new_vnfrs
+from lab.nbi.new_records import new_nsr, new_operation, new_vnfrs
 from lab.records.ids import admin
 from lab.records.journal import Journal
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store

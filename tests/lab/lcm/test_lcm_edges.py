@@ -319,7 +319,7 @@ def test_a_timer_that_was_killed_is_started_by_the_next_verb(
     monkeypatch.setattr(jobs, "launch", lambda module, *_: started.append(module))
     (tmp_path / "lcm").mkdir()
     with subprocess.Popen(["sleep", "60"]) as process:
-        ProcessRef(process.pid, start_time(process.pid) or 0).save(tmp_path / "lcm/keeper.json")
+        ProcessRef(process.pid, start_time(process.pid) or 0).save(tmp_path / "lcm/timer.json")
         heartbeat.ensure(tmp_path)
         assert not started
         process.kill()

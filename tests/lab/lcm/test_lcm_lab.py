@@ -388,9 +388,9 @@ def test_after_a_restart_of_the_machine_every_view_says_what_to_do(
         until(lambda: verbs.json("ns-show", ns)["nsState"] == "READY")
         assert verbs.json("ns-show", ns)["errorDetail"] is None
     finally:
-        keeper = ProcessRef.saved(verbs.home / "lcm" / "keeper.json")
-        if keeper is not None:
-            keeper.end()
+        process = ProcessRef.saved(verbs.home / "lcm" / "timer.json")
+        if process is not None:
+            process.end()
     assert verbs.run(*ACTION, "touch", "--params", "{file: /tmp/anew}", "--wait").stdout
 
 

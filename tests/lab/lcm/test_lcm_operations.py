@@ -16,7 +16,7 @@ from support.waiting import wait_until
 from lab.descriptors import service as model
 from lab.errors import LcmError
 from lab.lcm import worker
-from lab.nbi.records import new_operation
+from lab.nbi.new_records import new_operation
 from lab.records.ids import admin
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder, remove_service

@@ -15,15 +15,17 @@ from starlette.testclient import TestClient
 from support.lcm_fakes import FakeBackends, nsd, vnfd
 
 from builder import validate
+from lab.api.app import create_app
+from lab.api.tokens import Tokens
 from lab.cli.commands import main
 from lab.errors import LcmError, NbiError
-from lab.lcm.slices import SliceOperations, deployed_links, service_links
+from lab.lcm.slice_operations import SliceOperations, deployed_links, service_links
 from lab.lcm.timeouts import Timeouts
 from lab.lcm.work import Work
 from lab.lcm.worker import perform
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest
-from lab.nbi.slices import Slices
+from lab.nbi.slice_requests import Slices
 from lab.page.data import Data
 from lab.records import jobs
 from lab.records.ids import admin
@@ -45,8 +47,6 @@ from lab.records.store import (
     VNFRS,
     Store,
 )
-from lab.server.app import create_app
-from lab.server.tokens import Tokens
 from lab.vim.fabric import netns_names
 from lab.vim.store import Home
 

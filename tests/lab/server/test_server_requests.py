@@ -22,14 +22,14 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 from support.nbi_server import PASSWORD, VIM, Api, instantiation, nothing_made, refused
 
+from lab.api import app as server_app
+from lab.api import bodies, listener, tokens
+from lab.api.app import create_app
+from lab.api.listener import Listener
 from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.page.mount import WithPage
 from lab.records.store import CREATED, NSRS, OPS, VNFRS, Document
-from lab.server import app as server_app
-from lab.server import bodies, listener, tokens
-from lab.server.app import create_app
-from lab.server.listener import Listener
 
 VNFD_CONTENT = "/vnfpkgm/v1/vnf_packages_content"
 
@@ -743,8 +743,8 @@ import sys, pathlib
 from starlette.testclient import TestClient
 from lab.nbi.engine import Engine
 from lab.page.mount import WithPage
-from lab.server.app import create_app
-from lab.server.tokens import Tokens
+from lab.api.app import create_app
+from lab.api.tokens import Tokens
 
 engine, tokens = Engine(pathlib.Path(sys.argv[1])), Tokens("admin")
 with TestClient(WithPage(create_app(engine, tokens), engine, tokens)) as client:

@@ -26,11 +26,11 @@ from openstack.exceptions import (
 )
 
 from lab import accounts
+from lab.api.administration import edit_vim
 from lab.errors import ConflictError, LcmError, VimError
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records.store import VIMS
-from lab.server.administration import edit_vim
 from lab.vim import openstack
 from lab.vim.account import Vim, vca_prefix
 from lab.vim.connector import create, is_openstack

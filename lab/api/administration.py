@@ -6,14 +6,14 @@ from pathlib import Path
 
 import lab as package_of_lab
 from lab import accounts
+from lab.api.calls import Answer, Call, Resources, listed
+from lab.api.problems import not_found
+from lab.api.tokens import NAME, ROLE_ID, USER_ID
 from lab.errors import ConflictError, NbiError
 from lab.nbi.requests import check
 from lab.nbi.views import PROJECT_ID
 from lab.records.ids import admin, new_id
 from lab.records.store import VCAS, VIMS, Document
-from lab.server.calls import Answer, Call, Resources, listed
-from lab.server.problems import not_found
-from lab.server.tokens import NAME, ROLE_ID, USER_ID
 from lab.vim.account import same_config
 from lab.vim.connector import is_openstack
 

@@ -3,12 +3,12 @@
 from http import HTTPStatus
 
 from builder.documents import DocumentError, load
+from lab.api.calls import Answer, Call, Resources, accepted, made
+from lab.api.problems import not_found
 from lab.errors import NbiError
 from lab.nbi import requests
 from lab.nbi.engine import Started
 from lab.records.store import NSDS, NSIS, NSRS, NSTS, OPS
-from lab.server.calls import Answer, Call, Resources, accepted, made
-from lab.server.problems import not_found
 
 
 def new_service(resources: Resources, call: Call) -> Answer:

@@ -3,12 +3,12 @@
 from functools import partial
 from http import HTTPStatus
 
+from lab.api import contents
+from lab.api.calls import Answer, Call, Resources, Route, below, listed, made, refused
 from lab.errors import ConflictError
 from lab.nbi import views
 from lab.records.ids import admin, new_id
 from lab.records.store import CREATED, NSDS, NSIS, NSRS, VNFDS, VNFRS, Document
-from lab.server import contents
-from lab.server.calls import Answer, Call, Resources, Route, below, listed, made, refused
 
 
 def _packages(kind: str, resources: Resources, call: Call) -> Answer:

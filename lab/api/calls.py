@@ -10,17 +10,17 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from lab.api import contents
+from lab.api.filters import matching
+from lab.api.problems import not_found
+from lab.api.tokens import Tokens
 from lab.errors import NbiError
 from lab.nbi import views
 from lab.nbi.engine import Engine
-from lab.nbi.slices import Slices
+from lab.nbi.slice_requests import Slices
 from lab.records.ids import admin
 from lab.records.operations import discard
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, Document
-from lab.server import contents
-from lab.server.filters import matching
-from lab.server.problems import not_found
-from lab.server.tokens import Tokens
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lab.api import bodies, problems
+from lab.api.calls import Answer, Call, Resources
+from lab.api.calls import Route as Resource
+from lab.api.routes import ROUTES
+from lab.api.tokens import Tokens
 from lab.errors import LcmError, NbiError
 from lab.nbi.engine import Engine
-from lab.server import bodies, problems
-from lab.server.calls import Answer, Call, Resources
-from lab.server.calls import Route as Resource
-from lab.server.routes import ROUTES
-from lab.server.tokens import Tokens
 
 log = logging.getLogger(__name__)
 WRONG_SECONDS = 1.0

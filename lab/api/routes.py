@@ -2,11 +2,11 @@
 
 from functools import partial
 
+from lab.api import administration as admin
+from lab.api import services as ns
+from lab.api.calls import Route, below, discard_damaged, nothing, refused, shown
+from lab.api.packages import package_routes
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VCAS, VIMS, VNFDS, VNFRS
-from lab.server import administration as admin
-from lab.server import services as ns
-from lab.server.calls import Route, below, discard_damaged, nothing, refused, shown
-from lab.server.packages import package_routes
 
 _FIXED = (
     *("users", "projects", "roles"),
