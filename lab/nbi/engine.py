@@ -14,7 +14,7 @@ from lab.nbi import requests, validation
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.new_records import new_nsr, new_operation, new_vnfrs
 from lab.nbi.params import PRIVATE, InstanceRequest, client_params
-from lab.nbi.primitives import check_action
+from lab.nbi.requests import check_action
 from lab.records import jobs
 from lab.records.journal import Tail
 from lab.records.operations import fail_operation

@@ -1,12 +1,12 @@
-"""Bodies of requests: `requests.yaml` has what NBI allows in each."""
+"""Checks of requests, in NBI's words: `requests.yaml` has what NBI allows in each body."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from builder import documents
-from lab.errors import NbiError
+from lab.errors import NbiError, unknown
 
 UPDATES = {"CHANGE_VNFPKG": "changeVnfPackageData", "OPERATE_VNF": "operateVnfData"}
 """Type of an update -> field with its parameters."""
@@ -37,3 +37,31 @@ def operation(kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked body of an operation, without what the path says."""
     of_path = ("lcmOperationType", "nsInstanceId", "netsliceInstanceId")
     return {k: v for k, v in check(dict(body), kind).items() if k not in of_path}
+
+
+def check_action(
+    primitives: Sequence[Mapping[str, Any]], name: str, given: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the ``config-primitive`` entry of an action (``NsLcmOpTopic._check_ns_operation``).
+
+    A parameter without a *non-empty* ``default-value`` must be given: NBI does not look at
+    ``mandatory``.
+    """
+    for primitive in primitives:
+        if primitive.get("name") != name:
+            continue
+        extra = dict(given)
+        for parameter in primitive.get("parameter") or ():
+            if parameter["name"] in extra:
+                del extra[parameter["name"]]
+            elif not parameter.get("default-value"):
+                raise NbiError(
+                    f"Needed parameter {parameter['name']} not provided for primitive '{name}'"
+                )
+        if extra:
+            text = f"parameter/s '{list(extra)}' not present at vnfd /nsd for primitive '{name}'"
+            names = [parameter["name"] for parameter in primitive.get("parameter") or ()]
+            raise unknown(text, next(iter(extra)), names)
+        return primitive
+    text = f"Invalid primitive '{name}' is not present at vnfd/nsd"
+    raise unknown(text, name, [str(primitive.get("name")) for primitive in primitives])

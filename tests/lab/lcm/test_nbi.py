@@ -26,7 +26,7 @@ from lab.files import locked
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.engine import Engine, Started
 from lab.nbi.params import InstanceRequest, client_params, load_mapping
-from lab.nbi.primitives import check_action
+from lab.nbi.requests import check_action
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Journal, Tail
