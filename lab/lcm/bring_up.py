@@ -26,11 +26,10 @@ from lab.descriptors.service import vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm.backends import Backends
-from lab.lcm.connectors import Connector, connector
 from lab.lcm.request import Place, Request
 from lab.lcm.timeouts import Timeouts
 from lab.lcm.vimdeploy import VimDeployment
-from lab.lcm.work import Work
+from lab.lcm.work import Connector, Work
 from lab.records.operations import ro_key_path
 from lab.records.store import Document
 from lab.vim.model import Server as VimServer
@@ -184,13 +183,13 @@ class Instantiation:
 
     def _n2vc(self, env: Environment) -> Connector:
         vnf_id = self.request.vnf_ids.get(env.member_vnf_index, "")
-        return connector(self.backends, env, self.request.ns_id, self.timeouts, vnf_id)
+        return self.work.connector(self.request.ns_id, env, vnf_id)
 
     def _install(self, env: Environment) -> None:
         self._say(env, "installing chart" if env.helm else "deploying charm")
-        self._n2vc(env).install(env.application, self.request.charm_folder(env), env.num_units)
-        ee_id = self._n2vc(env).environment(env.application)
-        self.work.record_vca(self.request.ns_id, env.application, ee_id=ee_id)
+        n2vc = self._n2vc(env)
+        n2vc.install(self.request.charm_folder(env), env.num_units)
+        self.work.record_vca(self.request.ns_id, env.application, ee_id=n2vc.ee_id)
         self._installed[env.application].set_result(None)
 
     def _relate(self, env: Environment) -> None:
@@ -214,7 +213,7 @@ class Instantiation:
         key = None
         if env.ssh_required:
             self._say(env, "making ssh key")
-            key = self._n2vc(env).public_key(env.application)
+            key = self._n2vc(env).public_key()
         self._say(env, "waiting for the VM")
         try:
             address = self._addresses[_managed(env)].result(self.timeouts.vm_ip)
@@ -258,7 +257,7 @@ class Instantiation:
         if env.application not in self.report.day1_run:
             self.report.day1_run.append(env.application)
             self.work.record_vca(self.request.ns_id, env.application, needed_terminate=True)
-        self._n2vc(env).primitive(env.application, name, params, self.timeouts.primitive)
+        self._n2vc(env).primitive(name, params, self.timeouts.primitive)
         self.journal.write("primitive", where, name, **more, done=True)
 
     def _say(self, env: Environment, text: str, **more: Any) -> None:

@@ -18,35 +18,37 @@ READY = ("active", "blocked")
 
 @dataclass(frozen=True)
 class CharmOps:
-    """n2vc for the model of a network service."""
+    """n2vc for one application in the model of a network service."""
 
     model: Model
+    application: str
     timeouts: Timeouts
 
-    def environment(self, application: str) -> str:
-        """Return LCM's id of an execution environment, ``<model>.<application>.<machine>``."""
+    @property
+    def ee_id(self) -> str:
+        """LCM's id of the execution environment, ``<model>.<application>.<machine>``."""
         units = self.model.status().units.values()
-        machines = [unit.machine for unit in units if unit.name.startswith(f"{application}/")]
+        machines = [unit.machine for unit in units if unit.name.startswith(f"{self.application}/")]
         if not machines:
-            raise LcmError(f"application {application} not found")
-        return f"{self.model.uuid}.{application}.{min(machines)}"
+            raise LcmError(f"application {self.application} not found")
+        return f"{self.model.uuid}.{self.application}.{min(machines)}"
 
-    def deployed(self, application: str) -> bool:
-        return application in self.model.status().applications
+    def deployed(self) -> bool:
+        return self.application in self.model.status().applications
 
-    def install(self, application: str, charm: Path, units: int) -> None:
+    def install(self, charm: Path, units: int) -> None:
         """Deploy and wait until the application is active or blocked.
 
         After the timeout ``charm_ready`` it returns without an error, as OSM does.
         """
         if not charm.is_dir():
             raise LcmError(f"artifact path does not exist: {charm}")
-        self.model.deploy(application, charm, num_units=units)
+        self.model.deploy(self.application, charm, num_units=units)
         with contextlib.suppress(WaitTimeoutError):
             self.model.wait_for(
-                lambda status: status.applications[application].status in READY,
+                lambda status: status.applications[self.application].status in READY,
                 self.timeouts.charm_ready,
-                app=application,
+                app=self.application,
             )
 
     def relate(self, relation: Relation) -> None:
@@ -57,33 +59,29 @@ class CharmOps:
             if "not found" not in str(error) and "already exists" not in str(error):
                 raise
 
-    def public_key(self, application: str) -> str:
+    def public_key(self) -> str:
         """Make the charm's SSH key and return its public part."""
         # n2vc ignores every error here: a charm may keep the key it has.
-        self._action(application, "generate-ssh-key", {}, self.timeouts.primitive, check=False)
-        results = self._action(application, "get-ssh-public-key", {}, self.timeouts.primitive)
+        self._action("generate-ssh-key", {}, self.timeouts.primitive, check=False)
+        results = self._action("get-ssh-public-key", {}, self.timeouts.primitive)
         key = str(results.get("pubkey", results.get("output", ""))).strip()
         if not key:
             raise LcmError("action get-ssh-public-key returned no 'pubkey'")
         return key
 
-    def primitive(
-        self, application: str, name: str, params: Mapping[str, Any], timeout: float
-    ) -> Mapping[str, Any]:
+    def primitive(self, name: str, params: Mapping[str, Any], timeout: float) -> Mapping[str, Any]:
         """Run an initial, terminate or day-2 primitive and return its result.
 
         ``config`` is no action: it sets options, then verifies the SSH login.
         """
-        if name == "config":
-            return self.configure(application, params)
-        return self._action(application, name, params, timeout)
+        return self.configure(params) if name == "config" else self._action(name, params, timeout)
 
-    def configure(self, application: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    def configure(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Set options, then run verify-ssh-credentials up to 20 times.
 
         As in n2vc, the primitive succeeds even if no login works.
         """
-        ee = self.environment(application)
+        ee = self.ee_id
         bad = [k for k, v in options.items() if not isinstance(v, str)]
         try:
             if bad:
@@ -92,37 +90,30 @@ class CharmOps:
                 raise LcmError(
                     f"option {bad[0]} is {type(value).__name__}, set_config takes strings only"
                 )
-            self.model.set_config(application, dict(options))
+            self.model.set_config(self.application, dict(options))
         except LcmError as error:
             raise LcmError(f"Error configuring application into ee={ee} : {error}") from None
-        self.verify(application)
+        self.verify()
         return {"output": "CONFIG OK"}
 
-    def verify(self, application: str) -> bool:
-        """Run verify-ssh-credentials until it completes; ``False`` after the last try."""
-        if "verify-ssh-credentials" not in self.model.actions(application):
-            return False
+    def verify(self) -> None:
+        """Run verify-ssh-credentials until it completes, or the last time."""
+        name = "verify-ssh-credentials"
+        if name not in self.model.actions(self.application):
+            return
         for attempt in range(VERIFY_TRIES):
             if attempt:
                 time.sleep(self.timeouts.verify_interval)
-            outcome = self.model.run_action(
-                application, "verify-ssh-credentials", {}, self.timeouts.primitive
-            )
-            if outcome.status == "completed":
-                return True
-        return False
+            done = self.model.run_action(self.application, name, {}, self.timeouts.primitive)
+            if done.status == "completed":
+                return
 
     def _action(
-        self,
-        application: str,
-        name: str,
-        params: Mapping[str, Any],
-        timeout: float,
-        check: bool = True,
+        self, name: str, params: Mapping[str, Any], timeout: float, check: bool = True
     ) -> Mapping[str, Any]:
-        prefix = f"Error executing primitive {name} in ee={self.environment(application)}: "
+        prefix = f"Error executing primitive {name} in ee={self.ee_id}: "
         try:
-            outcome = self.model.run_action(application, name, params, timeout)
+            outcome = self.model.run_action(self.application, name, params, timeout)
         except LcmError as error:
             if check:
                 raise LcmError(f"{prefix}{error}") from None

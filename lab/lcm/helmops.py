@@ -26,14 +26,15 @@ class HelmOps:
     timeouts: Timeouts
     vnf_id: str  # Of the record of its VNF.
 
-    def environment(self, application: str) -> str:
+    @property
+    def ee_id(self) -> str:
         return f"helm-v3:{self.ns_id}.{release(self.env)}"
 
-    def deployed(self, application: str) -> bool:
+    def deployed(self) -> bool:
         """Return true: whether there is a pod shows only when it is called."""
         return True
 
-    def install(self, application: str, chart: Path, units: int) -> None:
+    def install(self, chart: Path, units: int) -> None:
         """Install the chart and wait until its pod is ready."""
         if not chart.is_dir():
             raise LcmError(f"artifact path does not exist: {chart}")
@@ -51,15 +52,13 @@ class HelmOps:
     def relate(self, relation: Relation) -> None:
         """Do nothing, as LCM does."""
 
-    def public_key(self, application: str) -> str:
+    def public_key(self) -> str:
         try:
             return str(self._call("ssh_key", timeout=self.timeouts.helm_initial))
         except LcmError as error:
             raise LcmError(f"the pod gives no SSH key: {error}") from None
 
-    def primitive(
-        self, application: str, name: str, params: Mapping[str, Any], timeout: float
-    ) -> str:
+    def primitive(self, name: str, params: Mapping[str, Any], timeout: float) -> str:
         patience = self.timeouts.helm_initial if name == "config" else self.timeouts.helm_retry
         try:
             status, message = self._call(
@@ -72,22 +71,21 @@ class HelmOps:
         if name == "config":
             if status != "OK":
                 text = f"status: {status}, message: {message}: "
-                raise LcmError(f"Error configuring helm ee_id: {self.environment('')}, {text}")
+                raise LcmError(f"Error configuring helm ee_id: {self.ee_id}, {text}")
             return "CONFIG OK"
         if status not in ("OK", "PROCESSING"):
             text = f"Execute primitive {name} returned not ok status: {status}, message: {message}"
             raise LcmError(self._failed(name, text))
         return str(message)
 
-    def verify(self, application: str) -> bool:
+    def verify(self) -> None:
         """Do nothing: LCM does not verify the SSH login of a chart."""
-        return True
 
     def _call(self, what: str, **words: Any) -> Any:
         return self.cluster.call(what, namespace=self.ns_id, release=release(self.env), **words)
 
     def _failed(self, name: str, text: str) -> str:
-        return f"Error executing primitive {name} into ee={self.environment('')} : {text}"
+        return f"Error executing primitive {name} into ee={self.ee_id} : {text}"
 
 
 def release(env: Environment) -> str:

@@ -120,7 +120,7 @@ def _answer(
 ) -> Mapping[str, Any]:
     if model is None:
         ops = HelmOps(backends.cluster(), env, svc.nsr["_id"], lab_timeouts(), "")
-        text = ops.primitive(env.application, PRIMITIVE, {}, PATIENCE)
+        text = ops.primitive(PRIMITIVE, {}, PATIENCE)
     else:
         done = model.run_action(env.application, PRIMITIVE, {}, PATIENCE)
         model.forget_action(done.id)

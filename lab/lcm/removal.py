@@ -23,10 +23,10 @@ def run_terminate_primitives(
     whose primitives have all run, the record says that they need not run again. The first failure
     ends it, before anything is deleted.
     """
-    connected = work.connected(ns_id)
     deadline = time.monotonic() + work.timeouts.terminate_primitives
     for env in environments:
-        if env.application not in day1_run or not connected(env).deployed(env.application):
+        n2vc = work.connector(ns_id, env)
+        if env.application not in day1_run or not n2vc.deployed():
             continue
         primitives = by_seq(env.terminate)
         for number, primitive in enumerate(primitives, start=1):
@@ -38,9 +38,7 @@ def run_terminate_primitives(
             if left <= 0:
                 raise LcmError("Timeout: terminate primitives took too long")
             try:
-                connected(env).primitive(
-                    env.application, name, terminate_params(primitive, index), left
-                )
+                n2vc.primitive(name, terminate_params(primitive, index), left)
             except LcmError as error:
                 raise LcmError(
                     f"terminate_primitive {name}  for vnf_member_index={index} "

@@ -17,8 +17,8 @@ from lab.descriptors.service import vdur_of, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import AgentEndedError, LcmError, WaitTimeoutError
 from lab.lcm.backends import Backends
-from lab.lcm.charmops import shown
-from lab.lcm.connectors import Connector, connector
+from lab.lcm.charmops import CharmOps, shown
+from lab.lcm.helmops import HelmOps
 from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
 from lab.records.operations import conclude, fail_operation
@@ -26,6 +26,8 @@ from lab.records.store import NSRS, OPS, VNFRS, Document, Store
 from lab.vca.events import Event
 from lab.vca.model import Model
 from lab.vim.model import Server as VimServer
+
+Connector = CharmOps | HelmOps  # LCM has one for each kind of execution environment.
 
 
 @dataclass(frozen=True)
@@ -181,9 +183,14 @@ class Work:
             model.subscribe(self._charm_listener(model, environments))
             yield model
 
-    def connected(self, ns_id: str) -> Callable[[Environment], Connector]:
-        """Return a function that returns LCM's connector for an environment of a service."""
-        return lambda env: connector(self.backends, env, ns_id, self.timeouts)
+    def connector(self, ns_id: str, env: Environment, vnf_id: str = "") -> Connector:
+        """Return LCM's connector for an environment of a service.
+
+        ``vnf_id`` is the id of the record of its VNF; a chart gets it when it is installed.
+        """
+        if env.helm:
+            return HelmOps(self.backends.cluster(), env, ns_id, self.timeouts, vnf_id)
+        return CharmOps(self.backends.model(ns_id), env.application, self.timeouts)
 
     def add_environments(self, ns_id: str, environments: Sequence[Environment]) -> None:
         with self.store.edit(NSRS, ns_id) as nsr:

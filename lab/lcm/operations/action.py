@@ -32,14 +32,14 @@ def run(work: Work, operation: Document) -> str:
     timeout = float(params.get("timeout_ns_action") or work.timeouts.action)
     work.journal.write("primitive", index, name, application=env.application, number=1, total=1)
     with work.charms_running(ns_id, svc.environments) as model:
-        n2vc = work.connected(ns_id)(env)
+        n2vc = work.connector(ns_id, env)
         try:
             if real_name == "config":
                 # LCM hides the values in one option named "params", so nothing is set.
-                n2vc.verify(env.application)
+                n2vc.verify()
                 result: Mapping[str, Any] | str = {"output": "CONFIG OK"}
             else:
-                result = n2vc.primitive(env.application, real_name, values, timeout)
+                result = n2vc.primitive(real_name, values, timeout)
         except LcmError as error:
             state = work.end(operation, "FAILED", str(error), str(error))
         else:

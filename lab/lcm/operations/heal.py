@@ -11,7 +11,6 @@ from lab.descriptors.environments import Environment
 from lab.descriptors.service import Service, service, vdur_of
 from lab.errors import LcmError
 from lab.lcm.bring_up import inject
-from lab.lcm.connectors import Connector
 from lab.lcm.recreate import Target, recreate
 from lab.lcm.work import Work
 from lab.records.store import NSRS, VNFRS, Document
@@ -30,10 +29,9 @@ def run(work: Work, operation: Document) -> str:
     for target in targets:
         recreate(work, svc, target, same=False)
     with work.charms_running(ns_id, svc.environments) as model:
-        connected = work.connected(ns_id)
         for target in targets:
             for env in _of_target(svc, target):
-                _inject_key(work, ns_id, connected(env), env, target)
+                _inject_key(work, ns_id, env, target)
                 if target.run_day1:
                     _break_day1(work, ns_id, env)
         state = work.end(operation, "COMPLETED", "Done")
@@ -63,10 +61,11 @@ def _of_target(svc: Service, target: Target) -> list[Environment]:
     ]
 
 
-def _inject_key(work: Work, ns_id: str, n2vc: Connector, env: Environment, target: Target) -> None:
+def _inject_key(work: Work, ns_id: str, env: Environment, target: Target) -> None:
     if not env.ssh_required or not env.ssh_user:
         return
-    key, address = n2vc.public_key(env.application), str(target.vdur["ip-address"])
+    key = work.connector(ns_id, env).public_key()
+    address = str(target.vdur["ip-address"])
     try:
         inject(work, ns_id, target.index, address, env.ssh_user, key)
     except LcmError as error:

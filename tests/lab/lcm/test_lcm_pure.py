@@ -295,7 +295,7 @@ def test_a_primitive_that_its_pod_does_not_end_fails_in_time() -> None:
         cluster: Any = SimpleNamespace(call=call)
         ops = HelmOps(cluster, env, "ns", Timeouts(), "vnf")
         with pytest.raises(LcmError, match="^Timed out waiting for action to complete$"):
-            ops.primitive("", "run", {}, 0.2)
+            ops.primitive("run", {}, 0.2)
 
 
 # -- relations -------------------------------------------------------------------------------------

@@ -512,7 +512,7 @@ def test_a_broken_interpreter_of_charms_ends_what_waits_for_them(
         python.chmod(0o755)
         started = time.monotonic()
         wait = {
-            "install": lambda: CharmOps(model, Timeouts()).install("a", charm, 1),
+            "install": lambda: CharmOps(model, "a", Timeouts()).install(charm, 1),
             "action": lambda: model.run_action("a", "go", timeout=WAIT),
         }
         with pytest.raises(VcaError, match="python3 is not a Python interpreter that runs, so no"):
