@@ -19,7 +19,7 @@ from string import Template
 from lab.errors import VimError
 from lab.vim.addresses import link_local
 from lab.vim.model import Network, Port
-from lab.vim.run import ip_batch, tool
+from lab.vim.run import ip_batch, start, tool
 
 NETNS = Path("/run/netns")
 _RULES = Template(Path(__file__).with_name("ports.nft").read_text(encoding="utf-8"))
@@ -252,23 +252,17 @@ def capture(netns: str, device: str, path: Path) -> Iterator[None]:
     # 2 MiB and 256 KiB has room for 8 while tcpdump waits for a processor.
     slots = ["-s", str(_LARGEST_FRAME), "-B", str(_BUFFER_KIB)]
     argv = [*limits, "tcpdump", "-i", device, "-n", "-U", "--immediate-mode", "-Z", "root", *slots]
-    argv += ["-w", str(path)]
+    argv += ["-w", str(path.absolute())]
     log = path.with_name(path.name + ".log")
+    log.unlink(missing_ok=True)
     try:
-        with open(log, "wb") as errors:
-            try:
-                process = subprocess.Popen(
-                    [*enter(netns), *argv], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
-                )
-            except FileNotFoundError as error:
-                raise VimError(f"The program '{error.filename}' is not installed.") from None
+        process = start(
+            [*enter(netns), *argv],
+            log,
+            lambda _: b"listening on" in log.read_bytes(),
+            f"tcpdump on {device} did not start",
+        )
         try:
-            end = time.monotonic() + 10
-            while b"listening on" not in log.read_bytes():
-                if process.poll() is not None or time.monotonic() > end:
-                    text = log.read_text(errors="replace").strip()
-                    raise VimError(f"tcpdump on {device} did not start: {text}")
-                time.sleep(0.01)
             yield
             _catch_up(process, log)
         finally:

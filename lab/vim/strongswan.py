@@ -2,19 +2,16 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 
-from lab.errors import VimError
 from lab.vim.dataplane import probe
+from lab.vim.run import start
 
 PROGRAM = shutil.which("charon-systemd", path="/usr/sbin:/sbin")
-SECONDS = 10.0
 PLUGINS = (
     "random nonce aesni openssl kdf hmac sha1 sha2 curve25519 kernel-netlink pem pkcs1 pkcs8 "
     "pubkey x509 revocation constraints socket-default vici updown counters"
@@ -47,19 +44,14 @@ def strongswan(words: Sequence[str]) -> Iterator[dict[str, str]]:
         text = CONFIGURATION.substitute(folder=folder, plugins=plugins(probe().esp))
         file.write_text(text, encoding="utf-8")
         variables = {"STRONGSWAN_CONF": str(file), "SWANCTL_DIR": str(folder / "swanctl")}
-        process = subprocess.Popen(
+        process = start(
             [*words, PROGRAM],
-            env={**os.environ, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            folder / "log",
+            lambda _: (folder / "vici").exists(),
+            "strongSwan did not start on this link",
+            {**os.environ, **variables},
         )
         try:
-            deadline = time.monotonic() + SECONDS
-            while not (folder / "vici").exists():
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise VimError("strongSwan did not start on this link")
-                time.sleep(0.05)
             yield variables
         finally:
             process.terminate()
