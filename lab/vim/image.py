@@ -28,6 +28,7 @@ from builder import documents
 from lab.errors import VimError
 from lab.vim.cloudinit import SEED, cloud_cfg
 from lab.vim.containers import Simulators
+from lab.vim.run import need
 
 _PATHS = documents.read(Path(__file__).with_suffix(".yaml"))
 SHOWN, KEPT_STATE = frozenset(_PATHS["shown"]), frozenset(_PATHS["kept-state"])
@@ -123,17 +124,7 @@ class Layer:
 
 
 def find_init() -> str:
-    needed = {
-        "usr/bin/cloud-init": "cloud-init",
-        "usr/sbin/sshd": "openssh-server",
-        "usr/bin/sudo": "sudo",
-    }
-    for program, package in needed.items():
-        if not Path("/", program).exists():
-            raise VimError(
-                f"A server needs {package}, which is not installed on this machine: "
-                f"apt-get install {package}."
-            )
+    need({"cloud-init": "cloud-init", "sshd": "openssh-server", "sudo": "sudo"}, "Servers")
     for init in ("usr/lib/systemd/systemd", "lib/systemd/systemd"):
         if Path("/", init).exists():
             return f"/{init}"

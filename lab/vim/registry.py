@@ -8,7 +8,6 @@ configures the VDUs to find images of `docker.io` there, so charms pull an image
 import contextlib
 import json
 import re
-import shutil
 import socket
 import subprocess
 import tarfile
@@ -21,7 +20,7 @@ from typing import Any
 from lab.errors import VimError
 from lab.vim import cgroups
 from lab.vim.fabric import enter
-from lab.vim.run import start
+from lab.vim.run import need, start
 from lab.vim.store import locked
 
 STORE = Path(__file__).resolve().parents[2] / ".cache" / "containers"
@@ -44,12 +43,7 @@ class Loaded:
 
 def check(*programs: str) -> None:
     """Check that programs are installed; each has the name of its package."""
-    missing = [name for name in programs if not shutil.which(name)]
-    if missing:
-        raise VimError(
-            "Images of containers need packages that this machine lacks: "
-            f"apt-get install {' '.join(missing)}."
-        )
+    need({name: name for name in programs}, "Images of containers")
 
 
 def mirror(address: str) -> str:

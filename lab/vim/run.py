@@ -1,5 +1,7 @@
 """Running the system's tools (ip, nft, mount ...); an error names the tool and the reason."""
 
+import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +26,17 @@ def tool(argv: Sequence[str], stdin: str | None = None) -> str:
         why = lines[0] if lines else f"exit code {done.returncode}"
         raise VimError(f"'{' '.join(argv)}' failed: {why}")
     return done.stdout
+
+
+def need(packages: Mapping[str, str], what: str) -> None:
+    """Check that programs are installed; ``packages`` has the package of each."""
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    missing = {package for name, package in packages.items() if not shutil.which(name, path=path)}
+    if missing:
+        raise VimError(
+            f"{what} need packages that this machine lacks: "
+            f"apt-get install {' '.join(sorted(missing))}."
+        )
 
 
 def ip_batch(netns: str, *commands: str) -> None:

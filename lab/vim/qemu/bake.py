@@ -18,6 +18,7 @@ from builder import documents
 from lab.errors import VimError
 from lab.vim.cloudinit import wanted_packages
 from lab.vim.qemu.accelerator import EMULATED, accelerator
+from lab.vim.run import need
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 DAY0 = _REPOSITORY / "cloud-init"  # Day-0 of the project's packages.
@@ -123,13 +124,7 @@ def run(argv: Sequence[str], stdin: str | None = None) -> str:
 
 def check_tools(names: Iterable[str] = tuple(_RECIPE["tools"])) -> None:
     """Check that programs are installed."""
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    missing = [_RECIPE["tools"][name] for name in names if not shutil.which(name, path=path)]
-    if missing:
-        raise VimError(
-            "Virtual machines need packages that this machine lacks: "
-            f"apt-get install {' '.join(sorted(set(missing)))}."
-        )
+    need({name: _RECIPE["tools"][name] for name in names}, "Virtual machines")
 
 
 def make(image: Baked, work: Path, tell: Tell) -> None:
