@@ -11,7 +11,7 @@ from lab.lcm.backends import Backends
 from lab.lcm.request import Request
 from lab.records.journal import Journal
 from lab.vim.model import Server as VimServer
-from lab.vim.model import ServerSpec
+from lab.vim.model import ServerSpec, only
 
 Booted = Callable[[Server, VimServer], None]
 
@@ -69,14 +69,8 @@ class VimDeployment:
     def _network(self, network: Network) -> str:
         vim = self.backends.vim(network.vim)
         if network.existing is not None:
-            ids = [n.id for n in vim.networks() if n.name == network.existing]
-            if not ids:
-                raise LcmError(f"Network not found with this criteria: '{network.existing}'")
-            if len(ids) > 1:
-                raise LcmError(
-                    f"More than one network found with this criteria: '{network.existing}'"
-                )
-            return ids[0]
+            named = [n for n in vim.networks() if n.name == network.existing]
+            return only(named, "network", network.existing).id
         if network.management:
             return vim.management_network().id
         if network.common_id is not None:

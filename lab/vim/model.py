@@ -3,9 +3,11 @@
 All values are immutable snapshots: ask :class:`lab.vim.account.Vim` again for new ones.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from lab.errors import VimError
 
 #: The states of a server, named as OpenStack's compute API names them.
 BUILD, ACTIVE, SHUTOFF, ERROR = "BUILD", "ACTIVE", "SHUTOFF", "ERROR"
@@ -150,6 +152,18 @@ class Server:
     def ip_on(self, network_id: str) -> str | None:
         """The server's address on a network, or None when it has no port there."""
         return next((port.ip for port in self.ports if port.network_id == network_id), None)
+
+
+Found = TypeVar("Found")
+
+
+def only(found: Sequence[Found], what: str, name: str) -> Found:
+    """Return the one thing of a name that was found; refuse none and several, as RO does."""
+    if not found:
+        raise VimError(f"{what.capitalize()} not found with this criteria: '{name}'")
+    if len(found) > 1:
+        raise VimError(f"More than one {what} found with this criteria: '{name}'")
+    return found[0]
 
 
 def devices(ports: Iterable[Port]) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ from lab.vim.model import (
     Server,
     ServerSpec,
     nic_name,
+    only,
 )
 from lab.vim.openstack.access import Access, Settings, connection, refusals
 from lab.vim.store import NAME, Home, parsed
@@ -132,8 +133,7 @@ class OpenStack:
     def management_network(self) -> Network:
         """The network that the account names."""
         name = self._config.management_network_name
-        found: Network = _one(self._networks(name=name), "network", name)
-        return found
+        return only(self._networks(name=name), "network", name)
 
     def _networks(self, **query: Any) -> list[Network]:
         with self._refusals():
@@ -249,7 +249,7 @@ class OpenStack:
         """
         with self._refusals():
             nova, mark = self._cloud.compute, self._mark(tag)
-            image = _one(list(self._cloud.image.images(name=spec.image)), "image", spec.image)
+            image = only(list(self._cloud.image.images(name=spec.image)), "image", spec.image)
             wanted: dict[str, Any] = {
                 "name": spec.name,
                 "image_id": image.id,
@@ -530,11 +530,3 @@ def _position(port: Any) -> int:
     """Position of a port among those of its server, as its description says; others are last."""
     last = (port.description or "").rpartition(":")[2]
     return int(last) if last.isdigit() else 1 << 16
-
-
-def _one(found: Sequence[Any], what: str, name: str) -> Any:
-    if not found:
-        raise VimError(f"{what.capitalize()} not found with this criteria: '{name}'")
-    if len(found) > 1:
-        raise VimError(f"More than one {what} found with this criteria: '{name}'")
-    return found[0]
