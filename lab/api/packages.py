@@ -1,5 +1,6 @@
 """VNF and NS packages and slice templates."""
 
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 
@@ -7,8 +8,11 @@ from lab.api import contents
 from lab.api.calls import Answer, Call, Resources, Route, below, listed, made, refused
 from lab.errors import ConflictError
 from lab.nbi import views
+from lab.nbi.catalogue import Catalogue
 from lab.records.ids import admin, new_id
 from lab.records.store import CREATED, NSDS, NSIS, NSRS, VNFDS, VNFRS, Document
+
+Content = Callable[[Catalogue, Document, str], contents.File]
 
 
 def _packages(kind: str, resources: Resources, call: Call) -> Answer:
@@ -89,16 +93,10 @@ def _onboarded_package(kind: str, resources: Resources, call: Call) -> Document:
     return resources.get(kind, call.key)
 
 
-def _descriptor(kind: str, resources: Resources, call: Call) -> Answer:
+def _file(kind: str, content: Content, resources: Resources, call: Call) -> Answer:
+    """Send what ``content`` chooses of a package by the Accept header."""
     document = _onboarded_package(kind, resources, call)
-    catalogue = resources.engine.catalogue
-    return Answer(None, file=contents.descriptor(catalogue, document, call.accept))
-
-
-def _content(kind: str, resources: Resources, call: Call) -> Answer:
-    document = _onboarded_package(kind, resources, call)
-    catalogue = resources.engine.catalogue
-    return Answer(None, file=contents.package(catalogue, document, call.accept))
+    return Answer(None, file=content(resources.engine.catalogue, document, call.accept))
 
 
 def _artifact(kind: str, resources: Resources, call: Call) -> Answer:
@@ -135,8 +133,8 @@ def package_routes(kind: str, base: str, topic: str, content: str, descriptor: s
         *routes,
         Route("PUT", f"/{topic}_content/{{id}}", upload, True),
         Route("PUT", f"/{topic}/{{id}}/{content}", upload, True),
-        Route("GET", f"/{topic}/{{id}}/{content}", partial(_content, kind)),
-        Route("GET", f"/{topic}/{{id}}/{descriptor}", partial(_descriptor, kind)),
+        Route("GET", f"/{topic}/{{id}}/{content}", partial(_file, kind, contents.package)),
+        Route("GET", f"/{topic}/{{id}}/{descriptor}", partial(_file, kind, contents.descriptor)),
         Route("GET", f"/{topic}/{{id}}/artifacts", partial(_artifact, kind)),
         Route("GET", f"/{topic}/{{id}}/artifacts/{{path:path}}", partial(_artifact, kind)),
         Route("PATCH", f"/{topic}/{{id}}", refused),
