@@ -127,7 +127,7 @@ def discard_damaged(table: str, resources: Resources, call: Call) -> Answer:
     return Answer(None, HTTPStatus.NO_CONTENT)
 
 
-def made(call: Call, place: str, key: str, **more: Any) -> Answer:
+def made(place: str, key: str, **more: Any) -> Answer:
     """Answer that a resource was created, with its location."""
     return Answer({"id": key, **more}, HTTPStatus.CREATED, f"/osm/{place}/{key}")
 

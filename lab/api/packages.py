@@ -49,7 +49,7 @@ def _package(kind: str, resources: Resources, call: Call) -> Answer:
 
 def _onboarded(kind: str, place: str, resources: Resources, call: Call) -> Answer:
     document, _ = resources.engine.catalogue.onboard(kind, call.file)
-    return made(call, place, document["_id"])
+    return made(place, document["_id"])
 
 
 def _create_package(kind: str, place: str, resources: Resources, call: Call) -> Answer:
@@ -69,7 +69,7 @@ def _create_package(kind: str, place: str, resources: Resources, call: Call) -> 
             },
         },
     )
-    return made(call, place, key, _id=key)
+    return made(place, key, _id=key)
 
 
 def _upload(kind: str, resources: Resources, call: Call) -> Answer:

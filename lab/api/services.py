@@ -22,7 +22,7 @@ def new_service(resources: Resources, call: Call) -> Answer:
         raise not_found("nsconfigtemps", body["nsConfigTemplateId"])
     started = resources.engine.instantiate(body)
     more = {"nslcmop_id": started.operation["_id"], "nsName": started.nsr["name"]}
-    return made(call, "nslcm/v1/ns_instances_content", started.nsr["_id"], **more)
+    return made("nslcm/v1/ns_instances_content", started.nsr["_id"], **more)
 
 
 def new_slice(resources: Resources, call: Call) -> Answer:
@@ -30,7 +30,7 @@ def new_slice(resources: Resources, call: Call) -> Answer:
     resources.get(NSTS, body["nstId"])
     started = resources.slices.instantiate(body)
     place = "nsilcm/v1/netslice_instances_content"
-    return made(call, place, started.nsr["_id"], nsilcmop_id=started.operation["_id"])
+    return made(place, started.nsr["_id"], nsilcmop_id=started.operation["_id"])
 
 
 def _accepted(started: Started, key: str = "id") -> Answer:

@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from lab.descriptors.service import Service, service, vnfrs_of
+from lab.descriptors.service import service, vnfrs_of
 from lab.lcm.bring_up import STAGES, Instantiation, Report
 from lab.lcm.request import request
 from lab.lcm.work import Work, configuration_status, new_vca
@@ -31,12 +31,12 @@ def run(work: Work, operation: Document) -> str:
             operation, "timeout_ns_deploy", work.timeouts.ns_deploy, f"{STAGES[1]} Detail: "
         ):
             report = bring_up.run()
-        state = _finish(work, operation, svc, report)
+        state = _finish(work, operation, report)
         work.let_settle(ns_id, model, report.vms_ready)
     return state
 
 
-def _finish(work: Work, operation: Document, svc: Service, report: Report) -> str:
+def _finish(work: Work, operation: Document, report: Report) -> str:
     ns_id = operation["nsInstanceId"]
     failed = bool(report.errors)
     detail = "; ".join(report.errors)
