@@ -21,6 +21,8 @@ KEPT = "configure-nf"
 """Action whose parameters keep their values if they are not given, see `_kept`."""
 EXPERIMENTS = "experiments/vdu"
 """Package of the actions of experiments; a charm has it below `lib`."""
+GROUPS = ("experiments.vdu.actions.Experiments", "experiments.vdu.signalling.Signalling")
+"""Its groups of actions; the second only with `experiments: signalling` in charm.yaml."""
 ALLOWED = "allow-experiments"
 NO_CACHES = shutil.ignore_patterns("__pycache__", "*.pyc")
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # Names of processor architectures in Juju.
@@ -36,12 +38,10 @@ class _Declaration(strict.Strict):
     summary: str
     description: str
     network_function: bool = False
-    code: str = Field(alias="class", default="vpnaas.charm.VnfCharm")
+    kind: str = "vpnaas.kinds.vnf.VNF"
     gateway: bool = False
     pdu_sessions: bool = False
-    experiments: Literal[False, "actions.Experiments", "signalling.S6a", "signalling.N2"] = (
-        "actions.Experiments"
-    )
+    experiments: bool | Literal["signalling"] = True
     links: dict[Link, Literal["provider", "requirer"]]
     relations: dict[Link, Literal["provider", "requirer"]] = Field(default_factory=dict)
 
@@ -55,9 +55,9 @@ class Charm:
     metadata: dict[str, Any]  # metadata.yaml.
     actions: dict[str, Any]  # actions.yaml.
     config: dict[str, Any]  # config.yaml.
-    code: str  # Module and class of its code.
+    kind: str  # Its kind in the library, with its module.
     network_function: bool = False  # Whether the charm also runs a network function.
-    experiments: str = ""  # Module and class of the actions of experiments, "" without them.
+    groups: tuple[str, ...] = ()  # Actions of experiments that the build adds, with their modules.
 
 
 def load(tree: Tree, name: str) -> Charm:
@@ -111,9 +111,9 @@ def load(tree: Tree, name: str) -> Charm:
         metadata=metadata,
         actions=_expand(actions, sorted(links)),
         config={"options": options},
-        code=declared.code,
+        kind=declared.kind,
         network_function=declared.network_function,
-        experiments=f"experiments.vdu.{declared.experiments}" if declared.experiments else "",
+        groups=GROUPS[: bool(declared.experiments) + (declared.experiments == "signalling")],
     )
 
 
@@ -213,12 +213,10 @@ def declare(tree: Tree, name: str, target: Path) -> Charm:
         ("config.yaml", charm.config),
     ):
         (target / file).write_text(documents.dump(document), encoding="utf-8")
-    module, _, code = charm.code.rpartition(".")
     text = (tree.common / "charm.py").read_text(encoding="utf-8")
     entry = target / "src/charm.py"
-    text = text.replace("MODULE", module).replace("CLASS", code)
-    text = text.replace("MORE", charm.experiments)
-    entry.write_text(text, encoding="utf-8")
+    names = '", "'.join((charm.kind, *charm.groups))
+    entry.write_text(text.replace("NAMES", names), encoding="utf-8")
     entry.chmod(0o755)
     return charm
 
@@ -226,7 +224,7 @@ def declare(tree: Tree, name: str, target: Path) -> Charm:
 def libraries(tree: Tree, charm: Charm, target: Path) -> None:
     """Copy the packages of our own that the charm needs to `target`/lib."""
     names = ("vpnaas", "oai") if charm.network_function else ("vpnaas",)
-    copy_packages(tree, names, bool(charm.experiments), target)
+    copy_packages(tree, names, bool(charm.groups), target)
 
 
 def copy_packages(tree: Tree, names: Sequence[str], experiments: bool, target: Path) -> None:

@@ -29,7 +29,7 @@ MARK = re.compile(r"^<!-- action: (\S+) (\S+) -->$", re.MULTILINE)
 LAYERS = (
     *("base", "params", "vdu", "vdu/programs", "peers"),
     *("tunnels", "tunnels/wireguard", "tunnels/ipsec"),
-    *("features", "features/gateway", "features/measure", "features/pair", ""),
+    *("features", "features/gateway", "features/measure", "features/pair", "", "kinds"),
 )
 """Packages of the charm library, from the lowest layer up; the last are its own modules."""
 TABLE = re.compile(r"^<!-- table: (\S+) -->$", re.MULTILINE)

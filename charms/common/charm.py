@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Starts the class of the charm's code; the build writes its name, and what is joined with it."""
+"""Runs the charm; the build writes its kind, and the groups of actions it has besides."""
 
 from vpnaas.edge import main
 
 if __name__ == "__main__":
-    main("MODULE", "CLASS", "MORE")
+    main("NAMES")

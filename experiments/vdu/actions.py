@@ -1,11 +1,10 @@
-"""The actions of experiments: a class that the build joins with that of a charm."""
+"""The actions of experiments: a group that the build adds to a charm."""
 
 from typing import Any, Dict, Iterable, Sequence
 
-from vpnaas.actions import Params, action
+from vpnaas.actions import Actions, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.charm import VnfCharm
 from vpnaas.features.measure import measure
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.ssh import Vdu
@@ -14,8 +13,8 @@ from vpnaas.vdu.steps import Results, Step
 from . import orders
 
 
-class Experiments(VnfCharm):
-    """A charm whose VDU takes part in experiments, if Day-1 allows it."""
+class Experiments(Actions):
+    """What a VDU does in experiments, if Day-1 allows it."""
 
     def _experiment(self, steps: Sequence[Step]) -> Results:
         """Run steps, also during a reconcile, if Day-1 allows orders."""
@@ -26,13 +25,13 @@ class Experiments(VnfCharm):
         return unit.result(self._experiment(unit.stop()))
 
     def _experimental(self) -> Vdu:
-        orders.require_allowed(self.environment.option("allow-experiments"))
-        return self._vdu()
+        orders.require_allowed(self.charm.environment.option("allow-experiments"))
+        return self.charm.vdu()
 
     def _underlays(self, links: Iterable[str], vdu: Vdu) -> Dict[str, str]:
         """Return the underlay interface of each link; key "" has the management interface."""
-        observed = self._facts(vdu)
-        charm_state = self._charm_state()
+        observed = self.charm.facts(vdu)
+        charm_state = self.charm.charm_state()
         configured = dict(
             {link: asking.params for link, asking in charm_state.asking.items()},
             **charm_state.intent.links,
@@ -45,8 +44,8 @@ class Experiments(VnfCharm):
 
     def _other_end(self, params: Params) -> Peer:
         """Return the peer an experiment goes to, as its offer or `add-peer` describes it."""
-        link, name = self._one_link(params), str(params.get("peer", "auto"))
-        charm_state = self._charm_state()
+        link, name = self.charm.one_link(params), str(params.get("peer", "auto"))
+        charm_state = self.charm.charm_state()
         known = [
             Peer(
                 remote.peer_name,
@@ -66,8 +65,8 @@ class Experiments(VnfCharm):
         return measure.choose_peer(link, "" if name == "auto" else name, known)
 
     @action("start-capture")
-    def _start_capture(self, params: Params) -> Dict[str, Any]:
-        links = self._chosen(params)
+    def start_capture(self, params: Params) -> Dict[str, Any]:
+        links = self.charm.chosen(params)
         with self._experimental() as vdu:
             underlays = self._underlays(links, vdu)
             del underlays[""]
@@ -75,31 +74,31 @@ class Experiments(VnfCharm):
         return {"interfaces": underlays}
 
     @action("stop-capture")
-    def _stop_capture(self, params: Params) -> Dict[str, Any]:
+    def stop_capture(self, params: Params) -> Dict[str, Any]:
         return self._ended(orders.CAPTURE)
 
     @action("start-listener")
-    def _start_listener(self, params: Params) -> Dict[str, Any]:
-        links = sorted(self._chosen(params))
+    def start_listener(self, params: Params) -> Dict[str, Any]:
+        links = sorted(self.charm.chosen(params))
         # A link that waits for an address from its gateway has none to listen at.
-        known = self._charm_state().intent.links
+        known = self.charm.charm_state().intent.links
         addresses = [str(known[link].inner_address.ip) for link in links if link in known]
         results = self._experiment(orders.listener(params, addresses))
         return {"addresses": addresses, "tcp-ports": orders.listening(results)}
 
     @action("stop-listener")
-    def _stop_listener(self, params: Params) -> Dict[str, Any]:
+    def stop_listener(self, params: Params) -> Dict[str, Any]:
         return self._ended(orders.LISTENER)
 
     @action("probe")
-    def _probe(self, params: Params) -> Dict[str, Any]:
+    def probe(self, params: Params) -> Dict[str, Any]:
         with self._experimental() as vdu:
             step = orders.attempts(params, self._underlays((), vdu)[""])
             return measure.answer(vdu.execute([step], exclusive=False), "probe", "the probe")
 
     @action("start-stream")
-    def _start_stream(self, params: Params) -> Dict[str, Any]:
-        link = self._one_link(params)
+    def start_stream(self, params: Params) -> Dict[str, Any]:
+        link = self.charm.one_link(params)
         text = str(params.get("address", "auto"))
         if text == "auto":
             address = measure.target(self._other_end(params), "tunnel", link)
@@ -109,28 +108,28 @@ class Experiments(VnfCharm):
         return {"address": str(address)}
 
     @action("stop-stream")
-    def _stop_stream(self, params: Params) -> Dict[str, Any]:
+    def stop_stream(self, params: Params) -> Dict[str, Any]:
         return self._ended(orders.STREAM)
 
     @action("start-load")
-    def _start_load(self, params: Params) -> Dict[str, Any]:
+    def start_load(self, params: Params) -> Dict[str, Any]:
         peer = self._other_end(params)
         self._experiment(orders.load(params, peer))
         return {"peer": peer.label}
 
     @action("stop-load")
-    def _stop_load(self, params: Params) -> Dict[str, Any]:
+    def stop_load(self, params: Params) -> Dict[str, Any]:
         return orders.loaded(self._ended(orders.LOAD))
 
     @action("inject-fault")
-    def _inject_fault(self, params: Params) -> Dict[str, Any]:
+    def inject_fault(self, params: Params) -> Dict[str, Any]:
         interface, kind = "", params.get("fault")
         with self._experimental() as vdu:
             if kind == "tunnel":
-                plan = self._measured_plan(params, vdu).links[str(params.get("link"))]
+                plan = self.charm.measured_plan(params, vdu).links[str(params.get("link"))]
                 interface = plan.interface if plan.interface != plan.underlay else ""
             elif kind == "link":
-                link = self._configured_link(params)
+                link = self.charm.configured_link(params)
                 underlays = self._underlays([link], vdu)
                 interface = underlays[link]
                 if interface == underlays[""]:

@@ -2,15 +2,13 @@
 
 from typing import Any, Dict, Mapping
 
-from vpnaas.actions import Params, action
+from vpnaas.actions import Actions, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 from vpnaas.base.links import reference_point
 from vpnaas.features.measure import measure
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, ask
-
-from .actions import Experiments
 
 
 def step(request: Dict[str, Any]) -> Step:
@@ -38,32 +36,24 @@ def request(action: str, link: str, params: Mapping[str, Any]) -> Dict[str, Any]
     }
 
 
-class Signalling(Experiments):
-    """A charm that can also measure the signalling of one of its links."""
+class Signalling(Actions):
+    """Measures the signalling of one of the links of an MME or AMF."""
 
-    def _measure_signalling(self, name: str, link: str, given: Params) -> Dict[str, Any]:
+    @action("measure-s6a")
+    def measure_s6a(self, given: Params) -> Dict[str, Any]:
+        return self._measure("measure-s6a", "s6a", given)
+
+    @action("measure-n2")
+    def measure_n2(self, given: Params) -> Dict[str, Any]:
+        return self._measure("measure-n2", "n2", given)
+
+    def _measure(self, name: str, link: str, given: Params) -> Dict[str, Any]:
         """Measure the signalling of a link for an action, while UEs register."""
         meter = request(name, link, given)
-        with self._vdu() as vdu:
-            decided = self._plan(self._charm_state(), vdu).links.get(link)
+        with self.charm.vdu() as vdu:
+            decided = self.charm.plan(self.charm.charm_state(), vdu).links.get(link)
             if decided is None or not decided.interface:
                 raise VpnaasError("{} is not configured; run configure first".format(link))
             meter["interface"] = decided.interface
             results = vdu.execute([step(meter)], exclusive=False)
         return dict(answer(link, results), technology=decided.params.technology)
-
-
-class S6a(Signalling):
-    """The MME's."""
-
-    @action("measure-s6a")
-    def _measure_s6a(self, given: Params) -> Dict[str, Any]:
-        return self._measure_signalling("measure-s6a", "s6a", given)
-
-
-class N2(Signalling):
-    """The AMF's."""
-
-    @action("measure-n2")
-    def _measure_n2(self, given: Params) -> Dict[str, Any]:
-        return self._measure_signalling("measure-n2", "n2", given)

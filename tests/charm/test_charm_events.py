@@ -328,7 +328,7 @@ def test_a_hook_loads_what_ops_imports_and_we_never_use_only_to_use_it(flavour: 
     charm = flavour.charm("hss")
     code = (
         "import sys; from vpnaas import edge; sys.meta_path.insert(0, edge._Unused())\n"
-        "import oai.functions, vpnaas.juju\n"
+        "import oai.subscribers, vpnaas.juju\n"
         "print(*(name in sys.modules for name in ('http.client', 'ssl', 'bdb')))\n"
         "import ops.pebble; print(ops.pebble.Client.__name__, 'http.client' in sys.modules)\n"
         "import pdb; print(pdb.Pdb.__name__)"

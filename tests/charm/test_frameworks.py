@@ -100,13 +100,13 @@ def test_every_charm_has_what_sshproxycharm_has(name: str, method: str) -> None:
 
 def test_results_have_the_names_that_callers_of_sshproxycharm_read() -> None:
     from vpnaas.actions import declared
-    from vpnaas.charm import VnfCharm
+    from vpnaas.unit import VduActions
 
-    actions = declared(VnfCharm)
+    actions = declared([VduActions])
     for name in ("generate-ssh-key", *RESULTS):
         # Results by key, not one JSON text.
-        assert actions[name].plain
-    assert actions["verify-ssh-credentials"].failed == {"verified": "False"}
+        assert actions[name][1].plain
+    assert actions["verify-ssh-credentials"][1].failed == {"verified": "False"}
 
 
 # -- ops-scenario ----------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def of(name):
     with open(folder + "/" + name) as stream:
         return yaml.safe_load(stream)
 told = []
-edge.main = lambda *names: told.append(edge.charm_class(*names))
+edge.main = lambda *names: told.append(edge.kind_of(*names))
 runpy.run_path(entry, run_name="__main__")
 (code,) = told
 meta, actions = of("metadata.yaml"), of("actions.yaml")

@@ -18,16 +18,16 @@ from support.model import ModelVdu
 from support.over_model import OverModel
 from support.ports import free_port
 from support.waiting import PATIENCE, listens, wait_until
-from vpnaas import reconciling, status
+from vpnaas import edge, status, unit
 from vpnaas.base.errors import UnreachableError
 from vpnaas.plan import RECENT
 from vpnaas.vdu.ssh import CommandResult
 from vpnaas.vdu.steps import Step
 
-from experiments.vdu.actions import Experiments
 from lab.certificates import Authority
 from lab.errors import ClusterError
 
+KIND = edge.kind_of("vpnaas.kinds.vnf.VNF", "experiments.vdu.actions.Experiments")
 MANAGEMENT = {"server": "10.0.0.1", "client": "10.0.0.2"}
 INNER = {"server": "10.77.0.1", "client": "10.77.0.2"}
 OTHER = {"server": "client", "client": "server"}
@@ -43,7 +43,7 @@ def vdus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for number, address in enumerate(MANAGEMENT.values(), start=1):
         nics = {"ens3": f"{address}/24", "ens4": f"192.168.100.1{number}/24"}
         OverModel.models[address] = ModelVdu(world, nics)
-    monkeypatch.setattr(reconciling, "Vdu", OverModel)
+    monkeypatch.setattr(unit, "Vdu", OverModel)
     yield
     OverModel.models.clear()
 
@@ -55,7 +55,7 @@ def namespace() -> Namespace:
 
 def environment(namespace: Namespace, member: str, run: Path, name: str = "") -> Environment:
     name = name or f"vpn-endpoint-{member}"
-    return Environment(namespace, name, Experiments, "vpn-endpoint", run)
+    return Environment(namespace, name, KIND, "vpn-endpoint", run)
 
 
 def config(member: str) -> dict[str, str]:

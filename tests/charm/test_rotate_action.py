@@ -8,7 +8,7 @@ from typing import Any
 import attr
 from support.juju import pair
 from vpnaas.base.errors import VduError
-from vpnaas.charm import VnfCharm
+from vpnaas.link_actions import LinkActions
 
 FAILURE = VduError("the command on the VDU did not end within 30 s")
 
@@ -25,12 +25,12 @@ def rotate(*passes: Any, **params: Any) -> Any:
 
     link = SimpleNamespace(technology="wireguard")
     charm: Any = SimpleNamespace(
-        _intent=lambda: SimpleNamespace(links={"s6a": link}),
-        _chosen=lambda given: frozenset({"s6a"}),
-        _reconcile_now=reconcile,
+        intent=lambda: SimpleNamespace(links={"s6a": link}),
+        chosen=lambda given: frozenset({"s6a"}),
+        reconcile_now=reconcile,
     )
     try:
-        return VnfCharm._rotate_keys(charm, params)["s6a"]
+        return LinkActions(charm).rotate_keys(params)["s6a"]
     except VduError as error:
         return {"failed": str(error)}
 

@@ -9,9 +9,10 @@ from tempfile import TemporaryDirectory
 from support.model import ModelVdu
 from support.model_world import World, public_of
 from vpnaas import actions
-from vpnaas.access_charm import AccessCharm
+from vpnaas.charm import Charm
 from vpnaas.environment import Environment
 from vpnaas.features import access
+from vpnaas.kinds.access import ACCESS
 
 NOW = 1_800_000_000
 
@@ -103,8 +104,8 @@ class Access:
         self.environment = Store()
         self.reachable = True
 
-    def charm(self) -> AccessCharm:
-        charm = AccessCharm(self.environment)
+    def charm(self) -> Charm:
+        charm = Charm(ACCESS, self.environment)
 
         @contextmanager
         def vdu():
@@ -112,7 +113,7 @@ class Access:
                 raise access.InputError("the VDU", "it does not answer", "one that does")
             yield self.vdu
 
-        charm._vdu = vdu
+        charm.vdu = vdu
         return charm
 
     def run(self, action, **params):

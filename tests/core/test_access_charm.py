@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from types import SimpleNamespace
 
 import attr
 import pytest
 from access_support import KEYS, LINK, NOW, Access, Store, own_key
 from vpnaas import actions
-from vpnaas.access_charm import _shown
 from vpnaas.base import fields
+from vpnaas.charm import Charm
 from vpnaas.features import access, monitoring
-from vpnaas.pair_charm import GatewayCharm
+from vpnaas.kinds.gateway import GATEWAY
 from vpnaas.params.intent import Intent, ManualPeer
 from vpnaas.peers.offer import KeyOffer, Offer, encode
 from vpnaas.vdu import facts
@@ -318,7 +317,7 @@ def test_no_device_gets_a_file_without_networks(vnf):
 def test_a_gateway_whose_stored_data_cannot_be_read_can_still_be_removed():
     environment = Store()
     environment.store("standby", "not JSON")
-    GatewayCharm(environment).stop()  # An error here would stop Juju from removing the unit.
+    Charm(GATEWAY, environment).stop()  # An error here would stop Juju from removing the unit.
 
 
 def test_the_end_of_the_vnf_leaves_nothing(vnf):
@@ -330,17 +329,14 @@ def test_the_end_of_the_vnf_leaves_nothing(vnf):
 
 
 def test_any_device_whose_time_is_over_is_shown_by_its_name():
-    outcome = SimpleNamespace(
-        now=NOW, links=[SimpleNamespace(link="access", details={"peers": []})]
-    )
     address = fields.networks("test", "172.16.61.2/32")
     guests = [
         ManualPeer("access", f"guest-{number:03}", KEYS[0], address, expires=NOW - 60)
         for number in range(101)
     ]
     intent = Intent(peers={("access", guest.name): guest for guest in guests})
-    assert len(_shown(intent, outcome, "all")["expired"]) == 100
-    assert set(_shown(intent, outcome, "guest-100")["expired"]) == {"guest-100"}
+    assert len(access.shown(intent, NOW, (), "all")[1]) == 100
+    assert set(access.shown(intent, NOW, (), "guest-100")[1]) == {"guest-100"}
 
 
 HOME, OFFICE, TRAIN = "198.51.100.7:40001", "203.0.113.9:51820", "192.0.2.33:1024"
@@ -369,7 +365,7 @@ def test_one_file_on_two_devices_is_told(vnf, monkeypatch, looks, told):
         (peer,) = vnf.vdu.interfaces["wg-access"].peers.values()
         peer.endpoint = endpoint or "(none)"
         peer.handshake = vnf.vdu.world.clock
-        monkeypatch.setattr("vpnaas.reconciling.time.time", lambda at=seconds: NOW + at)
+        monkeypatch.setattr("vpnaas.charm.time.time", lambda at=seconds: NOW + at)
         view = vnf.run("show-status")["access"]
     assert ("in turn, as by two devices" in view["reason"]) == told
     assert ("in turn, as by two devices" in vnf.environment.status[1]) == told

@@ -19,7 +19,8 @@ from support.ends_certs import Operator
 from support.model_world import PlainInterface, WgInterface, World
 from vpnaas import actions, juju
 from vpnaas.base.errors import NotReadyError, StorageError, VduError
-from vpnaas.charm import VnfCharm
+from vpnaas.charm import Charm
+from vpnaas.kinds.vnf import VNF
 from vpnaas.params.intent import link_params
 from vpnaas.peers.offer import KeyOffer, Offer, asking, encode
 from vpnaas.tunnels.wireguard.interface import cause
@@ -71,14 +72,14 @@ class Vnf:
         self.vdu = Reached(World(), {"ens3": "10.0.0.1/24", "ens4": "192.168.8.2/24"})
         self.environment = Related()
 
-    def charm(self) -> VnfCharm:
-        charm = VnfCharm(self.environment)
+    def charm(self) -> Charm:
+        charm = Charm(VNF, self.environment)
 
         @contextmanager
         def vdu():
             yield self.vdu
 
-        charm._vdu = vdu
+        charm.vdu = vdu
         return charm
 
     def run(self, action, **params):
@@ -266,7 +267,7 @@ def test_a_unit_that_loses_the_leadership_says_so(related, tmp_path, monkeypatch
     def refuse(*_):
         raise ModelError("ERROR cannot write relation settings")
 
-    harness = Harness(juju.charm_of(VnfCharm), meta=METADATA, config=OPTIONS, actions="{}")
+    harness = Harness(juju.charm_of(VNF), meta=METADATA, config=OPTIONS, actions="{}")
     peers = harness.add_relation("proxypeer", "mme")
     harness.set_leader(True)
     if related:
@@ -275,7 +276,7 @@ def test_a_unit_that_loses_the_leadership_says_so(related, tmp_path, monkeypatch
     code = harness.charm.code
     vnf = Vnf()
     code.environment.folder = str(tmp_path)
-    code._vdu = vnf.charm()._vdu
+    code.vdu = vnf.charm().vdu
     execute = vnf.vdu.execute
 
     def lose(steps, exclusive=True):
@@ -546,20 +547,20 @@ def test_nor_does_what_is_logged_of_it(monkeypatch) -> None:
     monkeypatch.setattr(logging, "disable", lambda level: None)
     factory = logging.getLogRecordFactory()
     try:
-        juju.run(VnfCharm)
+        juju.run(VNF)
     finally:
         logging.setLogRecordFactory(factory)
     assert tools.told == ["links were not taken down: no\ufffdpe"]
 
 
 def test_an_action_says_what_it_did_though_juju_takes_no_status(tmp_path, monkeypatch) -> None:
-    harness = Harness(juju.charm_of(VnfCharm), meta=METADATA, config=OPTIONS, actions="{}")
+    harness = Harness(juju.charm_of(VNF), meta=METADATA, config=OPTIONS, actions="{}")
     harness.add_relation("proxypeer", "mme")
     harness.set_leader(True)
     harness.begin()
     code, vnf = harness.charm.code, Vnf()
     code.environment.folder = str(tmp_path)
-    code._vdu = vnf.charm()._vdu
+    code.vdu = vnf.charm().vdu
 
     def full(*_, **__):
         raise ModelError(b"ERROR there is no room left in the folder /home\n")

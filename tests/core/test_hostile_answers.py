@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from oai import cql, logs, n3iwf, n3ue, pdn, plan, sql
-from oai.functions import HssCharm, KeyedCharm
-from oai.functions_5g import AmfCharm
 from oai.params import Secrets
-from support.functions import function_state, params
+from oai.subscribers import HssSubscribers
+from oai.subscribers_5g import AmfSubscribers
+from support.functions import acting, function_state
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 from vpnaas.features import qos
@@ -89,7 +88,7 @@ READERS: dict[str, Any] = {
     "sessions": lambda results: sql.held(sql.table(results.output("rows"))),
     "subscribers": lambda results: cql.shown(cql.table(results.output("rows")), 100),
     "statistics": lambda results: logs.statistics(results.output("log")),
-    "devices": n3ue.devices,
+    "devices": lambda results: n3ue.devices(results, 2),
     "address": pdn.address,
     "record of peers": lambda results: read_record(results.text("s6a/applied")),
 }
@@ -202,7 +201,7 @@ class Failing:
         return Results({step.id: failed for step in steps})
 
 
-@pytest.mark.parametrize("kind", [HssCharm, AmfCharm])
+@pytest.mark.parametrize("group", [HssSubscribers, AmfSubscribers])
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -211,16 +210,14 @@ class Failing:
         ("Error: no such container\n", "its container does not run"),
     ],
 )
-def test_a_client_that_fails_is_a_sentence(kind: type[KeyedCharm], error: str, said: str) -> None:
-    charm = kind.__new__(kind)
+def test_a_client_that_fails_is_a_sentence(group: type, error: str, said: str) -> None:
+    database = acting(group, "").database
     with pytest.raises(VpnaasError, match=f"(Cassandra|MySQL) did not answer: {said}"):
-        charm._rows(Failing(error), "SELECT;")  # type: ignore[arg-type]
+        database.rows(Failing(error), "SELECT;")
 
 
-def test_a_list_of_other_columns_names_no_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
-    charm = AmfCharm.__new__(AmfCharm)
-    monkeypatch.setattr(charm, "_configured", lambda: params("amf"))
-    monkeypatch.setattr(charm, "_vdu", lambda: contextlib.nullcontext())
-    monkeypatch.setattr(charm, "_rows", lambda *_: [{"x": "1"}])
+def test_a_list_of_other_columns_names_no_subscriber() -> None:
+    group = acting(AmfSubscribers, "amf")
+    group.database.rows = lambda *_: [{"x": "1"}]
     with pytest.raises(VpnaasError, match="not the rows of the UDR"):
-        charm._list_subscribers({})
+        group.list_subscribers({})

@@ -13,8 +13,10 @@ import pytest
 from access_support import LINK, Access, own_key
 from agent_support import execute
 from support.juju import pair
-from vpnaas.access_charm import AccessCharm
 from vpnaas.base.errors import NotReadyError
+from vpnaas.charm import Charm
+from vpnaas.kinds.access import ACCESS
+from vpnaas.unit import Unit
 from vpnaas.vdu import machine
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step
@@ -282,16 +284,16 @@ def test_the_last_hook_takes_down_what_there_is_though_the_peer_relation_is_gone
     pin = Path(made.environment.folder, "host-key")
     assert pin.stat().st_mode & 0o777 == 0o600
     opened = []
-    login = AccessCharm._vdu
+    login = Unit.vdu
 
-    def stopping(charm):
-        opened.append(login(charm)._pinned)
+    def stopping(unit):
+        opened.append(login(unit)._pinned)
         return nullcontext(made.vdu)
 
-    monkeypatch.setattr(AccessCharm, "_vdu", stopping)
-    charm = AccessCharm(made.environment)
+    monkeypatch.setattr(Unit, "vdu", stopping)
+    charm = Charm(ACCESS, made.environment)
     with pytest.raises(NotReadyError):
-        charm._vdu()  # In no other hook does a text that cannot be read count as none.
+        charm.vdu()  # In no other hook does a text that cannot be read count as none.
     charm.stop()
     assert opened == [made.vdu.host_key]
     assert made.vdu.interfaces == {}
@@ -303,16 +305,16 @@ def test_the_last_hook_gives_no_login_to_a_machine_that_it_does_not_know(monkeyp
     made = Access()
     options = {"ssh-hostname": "10.0.0.9", "ssh-username": "ubuntu"}
     monkeypatch.setattr(made.environment, "option", lambda name: options.get(name, ""))
-    charm = AccessCharm(made.environment)
+    charm = Charm(ACCESS, made.environment)
     Path(made.environment.folder, "host-key").write_text("10.0.0.1 ssh-ed25519 AAAA")
-    charm._leaving = True
+    charm.unit.leaving = True
 
     def gone(key):
         raise NotReadyError("the peer relation cannot be read yet; try again")
 
     monkeypatch.setattr(made.environment, "stored", gone)
     with pytest.raises(NotReadyError):
-        charm._vdu()
+        charm.vdu()
 
 
 def test_at_boot_the_machines_are_compared_after_the_cloud_was_asked():

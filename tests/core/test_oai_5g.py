@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from types import SimpleNamespace
@@ -11,11 +10,13 @@ from typing import Any
 import attr
 import pytest
 import yaml
-from oai import logs, model, n3iwf, n3ue, nssai, plan, provision_5g, sql, units
-from oai.functions_5g import AmfCharm, N3ueCharm, NrUeCharm, SmfCharm
+from oai import logs, model, n3iwf, n3ue, nssai, plan, provision_5g, sql, units, user_traffic
 from oai.n3iwf import N3iwf
+from oai.nf_actions import ConnectedActions
 from oai.params import expect, opc
 from oai.part import decode, disagreements, encode, of
+from oai.subscribers_5g import AmfSubscribers
+from oai.user_traffic import SessionActions
 from support.functions import (
     AUTHORITY,
     DATABASE,
@@ -24,6 +25,7 @@ from support.functions import (
     OWN,
     K,
     Vdu,
+    acting,
     columns,
     function_state,
     params,
@@ -31,7 +33,6 @@ from support.functions import (
     reconcile,
     rendered,
 )
-from vpnaas import actions
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import reference_point
@@ -340,11 +341,8 @@ def test_sessions_are_those_of_the_smf_that_runs(
             "log": {"code": 0, "out": log},
         }
     )
-    charm = SmfCharm.__new__(SmfCharm)
     vdu = SimpleNamespace(execute=lambda steps, exclusive: results)
-    monkeypatch.setattr(charm, "_configured", lambda: params("smf"))
-    monkeypatch.setattr(charm, "_vdu", lambda: contextlib.nullcontext(vdu))
-    sessions = charm._show_connected({})["sessions"]
+    sessions = acting(ConnectedActions, "smf", vdu).show_connected({})["sessions"]
     assert [one["imsi"] for one in sessions.get("1-00000A", [])] == [imsis[n] for n in shown]
 
 
@@ -460,12 +458,13 @@ def test_slices_that_the_wifi_ue_cannot_write_are_refused() -> None:
 
 
 def test_a_session_that_could_not_be_read_back_is_not_stored() -> None:
-    charm: Any = N3ueCharm.__new__(N3ueCharm)
     changes: list[Any] = []
-    charm._ue, charm._change = lambda: params("n3ue", sessions="1/internet"), changes.append
+    group = acting(SessionActions, "n3ue")
+    group.function.params = lambda: params("n3ue", sessions="1/internet")
+    group.function.change = changes.append
     with pytest.raises(InputError, match="establish-session: sessions: slice 16: .*SST 1 to 15"):
-        charm._establish_session({"slice": "16", "dnn": "factory"})
-    charm._establish_session({"slice": "2", "dnn": "factory"})
+        group.establish_session({"slice": "16", "dnn": "factory"})
+    group.establish_session({"slice": "2", "dnn": "factory"})
     assert [change.sessions for change in changes] == ["1/internet,2/factory"]
 
 
@@ -477,16 +476,14 @@ def test_devices_of_sessions_are_found_by_their_identity() -> None:
         "11: gretun-id-2-6    inet 10.46.0.2/32 scope global gretun-id-2-6\n"
     )
     results = Results({"nf/devices": {"code": 0, "out": shown}})
-    assert n3ue.devices(results) == {
+    assert n3ue.devices(results, 2) == {
         1: ("gretun-id-2-6", "10.46.0.2"),
         2: ("gretun-id-3-1", "10.47.0.2"),
     }
 
 
-def test_all_sessions_of_a_ue_are_one_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_sessions_of_a_ue_are_one_round_trip() -> None:
     asked = params("nr-ue", sessions="1-000001/internet,2-000002/factory")
-    charm = NrUeCharm.__new__(NrUeCharm)
-    monkeypatch.setattr(charm, "_configured", lambda: asked)
     trips: list[list[str]] = []
 
     def execute(steps: list[Step], exclusive: bool) -> Results:
@@ -496,32 +493,32 @@ def test_all_sessions_of_a_ue_are_one_round_trip(monkeypatch: pytest.MonkeyPatch
         return Results({"oaitun_ue1": {"code": 0, "out": shown}, "oaitun_ue1p2": gone})
 
     vdu: Any = SimpleNamespace(execute=execute)
-    assert charm._devices(vdu) == {1: ("oaitun_ue1", "10.46.0.2"), 2: ("oaitun_ue1p2", "")}
+    function = acting(SessionActions, "nr-ue").function
+    function.params = lambda: asked
+    found = {1: ("oaitun_ue1", "10.46.0.2"), 2: ("oaitun_ue1p2", "")}
+    assert user_traffic._devices("nr-ue", vdu, asked) == found
     for slice in ("first", "1-000001"):
-        assert charm._connection(vdu, {"slice": slice}) == ("oaitun_ue1", "10.46.0.2")
+        assert user_traffic._connection(function, vdu, {"slice": slice}) == found[1]
     assert trips == [["oaitun_ue1", "oaitun_ue1p2"]] * 3
     with pytest.raises(VpnaasError, match="not attached: oaitun_ue1p2 has no address"):
-        charm._connection(vdu, {"slice": "2-000002"})
+        user_traffic._connection(function, vdu, {"slice": "2-000002"})
     with pytest.raises(InputError, match="slice: no session in 3"):
-        charm._connection(vdu, {"slice": "3"})
+        user_traffic._connection(function, vdu, {"slice": "3"})
 
 
-def test_a_list_of_a_thousand_subscribers_fits_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_a_thousand_subscribers_fits_an_answer() -> None:
     imsis = [f"24288123450{number:04}" for number in range(1001)]
     own = {"singleNssai": '{"sst": 1, "sd": "000001"}', "dnnConfigurations": '{"internet": {}}'}
-    charm = AmfCharm.__new__(AmfCharm)
-    charm.environment = SimpleNamespace(is_leader=lambda: True)  # type: ignore[assignment]
-    monkeypatch.setattr(charm, "_configured", lambda: params("amf"))
-    monkeypatch.setattr(charm, "_vdu", lambda: contextlib.nullcontext())
+    group = acting(AmfSubscribers, "amf")
 
     def answered(_: object, statement: str) -> list[dict[str, str]]:
         return [{"ueid": imsi, **own} for imsi in imsis]
 
-    monkeypatch.setattr(charm, "_rows", answered)
-    answer = json.loads(actions.run(charm, "list-subscribers", {"limit": 1000}).results["output"])
+    group.database.rows = answered
+    answer = group.list_subscribers({"limit": 1000})
     assert answer["more"] is True
     assert 400 < len(answer["subscribers"]) < 1000
-    few = json.loads(actions.run(charm, "list-subscribers", {"limit": 3}).results["output"])
+    few = group.list_subscribers({"limit": 3})
     assert ([one["imsi"] for one in few["subscribers"]], few["more"]) == (imsis[:3], True)
 
 

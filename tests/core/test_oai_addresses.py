@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import attr
 import pytest
 from oai import addresses
-from oai.functions import SpgwuCharm
-from oai.functions_5g import UpfCharm
 from oai.kinds import FUNCTIONS
+from oai.nf_actions import NfActions
 from oai.params import Common
 from oai.part import of
-from support.functions import Vdu, function_state, params, parts, reconcile
+from support.functions import Vdu, acting, function_state, params, parts, reconcile
 from support.juju import pair
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
@@ -133,34 +131,30 @@ def test_an_action_is_refused_and_a_conflict_that_came_later_is_told() -> None:
 
 @pytest.mark.parametrize("device", ["ens3", "ens5", "ogstun"])
 def test_a_user_plane_takes_no_interface_of_others_for_its_device(
-    device: str, monkeypatch: pytest.MonkeyPatch
+    device: str,
 ) -> None:
-    charm = UpfCharm.__new__(UpfCharm)
     link = SimpleNamespace(underlay_interface="ens5")
     state = SimpleNamespace(intent=SimpleNamespace(links={"n3": link}), management=None)
     seen = VduFacts(0, {"ens3": Interface("ens3", 1500, ())}, default_interface="ens3")
-    monkeypatch.setattr(charm, "_vdu", lambda: nullcontext(Vdu()))
-    monkeypatch.setattr(charm, "_charm_state", lambda: state)
-    monkeypatch.setattr(charm, "_facts", lambda vdu: seen)
+    charm = {"charm_state": lambda: state, "facts": lambda vdu: seen}
+    function = acting(NfActions, "upf", Vdu(), **charm).function
     given = params("upf", **{"tun-device": device})
     if device == "ogstun":
-        charm._check_device(given)
+        function.check_device(given)
         return
     with pytest.raises(InputError, match=f"tun-device: {device} is the interface of management or"):
-        charm._check_device(given)
+        function.check_device(given)
 
 
-def test_a_restart_that_did_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    charm = SpgwuCharm.__new__(SpgwuCharm)
+def test_a_restart_that_did_nothing_says_so() -> None:
     vdu = Vdu()
     vdu.interfaces["ens9"] = "10.250.7.1/24"
-    monkeypatch.setattr(charm, "_configured", lambda: params("spgwu"))
-    restart = function_state("spgwu", restart=True)
-    monkeypatch.setattr(charm, "_reconcile_for", lambda request: reconcile(vdu, restart))
+    group, restart = acting(NfActions, "spgwu"), function_state("spgwu", restart=True)
+    group.function.reconcile_for = lambda request: reconcile(vdu, restart)
     with pytest.raises(VpnaasError, match=r"nothing was restarted: ue-pool: .* ens9 of the VDU"):
-        charm._restart_nf({})
+        group.restart_nf({})
     del vdu.interfaces["ens9"]
-    assert charm._restart_nf({})["state"] == "ready"
+    assert group.restart_nf({})["state"] == "ready"
     assert vdu.restarted == ["spgwu"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import sqlite3
@@ -15,10 +14,10 @@ import attr
 import oai
 import pytest
 import sqlglot
-from oai.functions import HssCharm, KeyedCharm
-from oai.functions_5g import AmfCharm
 from oai.params import opc
-from support.functions import OP, SECRETS, K, params, rendered
+from oai.subscribers import HssSubscribers
+from oai.subscribers_5g import AmfSubscribers
+from support.functions import OP, SECRETS, K, acting, params, rendered
 from vpnaas.base.errors import VpnaasError
 from vpnaas.vdu.steps import Results, Step
 
@@ -80,7 +79,7 @@ class Core:
     The database of the UDR is SQLite, as in the lab.
     """
 
-    charm: type[KeyedCharm]
+    group: type
     filling = "hss.service"
     state = "running"
     kind, module, rows, folder = "", "", "", ""
@@ -89,13 +88,12 @@ class Core:
         self.tmp_path = tmp_path
         self.given: dict[str, object] = {"subscribers": 4}
         self.secrets = SECRETS
-        self.acting = self.charm.__new__(self.charm)
-        monkeypatch.setattr(self.acting, "_configured", lambda: params(self.kind, **self.given))
-        monkeypatch.setattr(self.acting, "_vdu", lambda: contextlib.nullcontext(self))
+        self.acting = acting(self.group, self.kind, self)
+        self.acting.function.params = lambda: params(self.kind, **self.given)
         self.fill()
 
     def act(self, name: str, **given: object) -> None:
-        getattr(self.acting, "_" + name.replace("-", "_"))(
+        getattr(self.acting, name.replace("-", "_"))(
             {key.replace("_", "-"): value for key, value in given.items()}
         )
 
@@ -138,7 +136,7 @@ class Core:
 
 
 class Hss(Core):
-    charm, kind, module, rows = HssCharm, "hss", "provision.py", "provision.json"
+    group, kind, module, rows = HssSubscribers, "hss", "provision.py", "provision.json"
     folder = "/var/lib/osm-vpnaas/cassandra"
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +165,7 @@ class Hss(Core):
 
 
 class Udr(Core):
-    charm, kind, module, rows = AmfCharm, "amf", "provision_5g.py", "udr-provision.json"
+    group, kind, module, rows = AmfSubscribers, "amf", "provision_5g.py", "udr-provision.json"
     filling = "udr.service"
     folder = "/var/lib/osm-vpnaas/mysql"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import subprocess
@@ -17,10 +16,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from oai import n3iwf
-from oai.functions_5g import N3iwfCharm
 from oai.n3iwf import N3iwf
+from oai.nf_actions import N3iwfActions
 from oai.params import expect
-from support.functions import params, rendered
+from support.functions import acting, params, rendered
 from vpnaas.base.errors import InputError
 from vpnaas.vdu.facts import Interface, VduFacts
 from vpnaas.vdu.steps import Results, Step
@@ -206,14 +205,14 @@ def test_the_ue_in_a_wifi_gets_what_free5gcs_ue_takes(tmp_path: Path) -> None:
 def test_the_firewall_of_nwu_shuts_out_neither_management_nor_peers(
     name: str,
 ) -> None:
-    charm: Any = N3iwfCharm.__new__(N3iwfCharm)
     links = {"n2": SimpleNamespace(underlay_interface="ens4")}
     intent = SimpleNamespace(links=links)
-    charm._charm_state = lambda: SimpleNamespace(intent=intent, management=None)
+    state = SimpleNamespace(intent=intent, management=None)
     nics = {nic: Interface(nic, 1500, (), mac="fa:" + nic) for nic in ("ens3", "ens4", "ens6")}
     seen = VduFacts(0, nics, default_interface="ens3", tags={"tagged": "fa:ens4"})
-    charm._vdu, charm._facts = contextlib.nullcontext, lambda vdu: seen
+    charm = {"charm_state": lambda: state, "facts": lambda vdu: seen}
+    function = acting(N3iwfActions, "n3iwf", **charm).function
     used = "ens4" if name == "tagged" else name
     with pytest.raises(InputError, match=f"nwu-interface: {used} is the interface of management"):
-        charm._check_device(params("n3iwf", **{"nwu-interface": name}))
-    charm._check_device(params("n3iwf"))
+        function.check_device(params("n3iwf", **{"nwu-interface": name}))
+    function.check_device(params("n3iwf"))

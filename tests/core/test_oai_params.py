@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import attr
@@ -11,7 +10,7 @@ import pytest
 from oai import kinds
 from oai import params as nf
 from oai.enb import rfsim_options
-from oai.functions import SpgwcCharm
+from oai.nf_actions import NfActions
 from oai.part import (
     decode,
     disagreements,
@@ -23,8 +22,7 @@ from oai.part import (
     link_of,
     of,
 )
-from support.functions import GIVEN, OP, SECRETS, K, params, rendered
-from vpnaas import actions
+from support.functions import GIVEN, OP, SECRETS, K, acting, params, rendered
 from vpnaas.base.errors import InputError
 
 KINDS = tuple(GIVEN)
@@ -140,15 +138,12 @@ def test_a_parameter_that_is_not_given_keeps_its_value(kind: str) -> None:
     assert kinds.parse(kind, kinds.completed(GIVEN[kind], None)) == params(kind)
 
 
-def test_configure_nf_with_one_parameter_changes_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_configure_nf_with_one_parameter_changes_nothing_else() -> None:
     before, asked = params("spgwc"), list[Any]()
-    charm = SpgwcCharm.__new__(SpgwcCharm)
-    charm.environment = SimpleNamespace(is_leader=lambda: True)  # type: ignore[assignment]
-    charm.function = SimpleNamespace(stored_params=lambda: before)  # type: ignore[assignment]
-    monkeypatch.setattr(charm, "_change", lambda *given: asked.append(given) or {})
-    assert not actions.run(charm, "configure-nf", {"dns": "192.0.2.99"}).failed
+    group = acting(NfActions, "spgwc")
+    group.function.stored_params = lambda: before
+    group.function.change = lambda *given: asked.append(given) or {}
+    group.configure_nf({"dns": "192.0.2.99"})
     assert asked == [(attr.evolve(before, dns=asked[0][0].dns), None)]
     assert str(asked[0][0].dns) == "192.0.2.99"
 

@@ -12,15 +12,16 @@ import pytest
 from access_support import Store
 from vpnaas import actions
 from vpnaas.base.errors import InputError, VduError
+from vpnaas.charm import Charm, Outcome
 from vpnaas.features.feature import Extra
 from vpnaas.features.pair import gateway_pair, standby
 from vpnaas.features.pair.gateway_pair import AFTER, FILES
+from vpnaas.features.pair.pair import PAIR_KEY
 from vpnaas.features.pair.params import PairParams, from_json, pair_params
-from vpnaas.pair_charm import PAIR_KEY, GatewayCharm
+from vpnaas.kinds.gateway import GATEWAY
 from vpnaas.params.intent import Intent, link_params
 from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.peer import Peer
-from vpnaas.reconciling import Outcome
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step
@@ -304,9 +305,9 @@ def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
     assert not vdu.execute(gateway_pair.observe_absent()).text("pair/was")
 
 
-def reconciled(charm: GatewayCharm, vdu: Any) -> Extra | None:
+def reconciled(charm: Charm, vdu: Any) -> Extra | None:
     state = CharmState(Intent(), charm.roles)
-    return charm.pair.reconcile(vdu, state, VduFacts(0, {}), LINKS)
+    return charm.addition.reconcile(vdu, state, VduFacts(0, {}), LINKS)
 
 
 def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
@@ -315,8 +316,8 @@ def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
     vdu.fail_on = "pair/off"  # keepalived does not stop in time
     stored = params_of(GIVEN).to_json()
     environment.store(PAIR_KEY, stored)
-    charm: Any = GatewayCharm(environment)
-    charm._reconcile_now = lambda: Outcome({}, 0, (), reconciled(charm, vdu) or Extra())
+    charm: Any = Charm(GATEWAY, environment)
+    charm.reconcile_now = lambda: Outcome({}, 0, (), reconciled(charm, vdu) or Extra())
     charm.reconcile_and_report = lambda: None
     answer = actions.run(charm, "configure-standby", {"role": "none"})
     assert "failed on purpose" in answer.failed
@@ -327,8 +328,8 @@ def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
 @pytest.mark.parametrize("step", ["pair/apply/enable", "pair/apply/vrrp"])
 def test_a_pair_that_could_not_be_made_leaves_nothing(step: str) -> None:
     vdu, environment = Vdu(), Store()
-    charm: Any = GatewayCharm(environment)
-    charm._reconcile_now = lambda: Outcome({}, 0, (), reconciled(charm, vdu) or Extra())
+    charm: Any = Charm(GATEWAY, environment)
+    charm.reconcile_now = lambda: Outcome({}, 0, (), reconciled(charm, vdu) or Extra())
     vdu.fail_on = step
 
     def go_back() -> None:

@@ -15,9 +15,9 @@ from ops.testing import Harness
 from support.juju import Juju
 from support.model import ModelVdu
 from support.over_model import OverModel
-from vpnaas import reconciling
-from vpnaas.charm import VnfCharm
+from vpnaas import unit
 from vpnaas.juju import JujuCharm, JujuEnvironment, charm_of
+from vpnaas.kinds.vnf import VNF
 from vpnaas.params.intent import Intent
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/architecture.md"
@@ -54,12 +54,12 @@ def hss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Harness[Juj
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     nics = {"ens3": "10.0.0.1/24", "ens4": "192.168.8.129/24"}
     model = OverModel.models["10.0.0.1"] = ModelVdu(Juju().world, nics)
-    monkeypatch.setattr(reconciling, "Vdu", OverModel)
+    monkeypatch.setattr(unit, "Vdu", OverModel)
     # There is no relation-set here; the harness takes one key after another.
     keywise = lambda code, bag, values: bag.data[code._charm.app].update(values)  # noqa: E731
     monkeypatch.setattr(JujuEnvironment, "_write", keywise)
-    harness = Harness(charm_of(VnfCharm), meta=META, config=CONFIG, actions="{}")
-    monkeypatch.setattr(VnfCharm, "_key_file", lambda _: str(tmp_path / "key" / "id"))
+    harness = Harness(charm_of(VNF), meta=META, config=CONFIG, actions="{}")
+    monkeypatch.setattr(unit.Unit, "path", lambda _, name: str(tmp_path / "key" / name))
     harness.set_leader(True)
     peers = harness.add_relation("proxypeer", "hss")
     intent = Intent().configured(

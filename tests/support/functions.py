@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import struct
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import attr
 from oai import plan, units
 from oai.kinds import parse
 from oai.model import End, Part
+from oai.network_function import NetworkFunction
 from oai.params import Common, Secrets
 from oai.part import of
 from vpnaas.base import fields
@@ -127,6 +130,15 @@ ADDRESSES = {
 
 def params(kind: str, **changes: object) -> Common:
     return parse(kind, {**GIVEN[kind], **changes})
+
+
+def acting(group: type, kind: str, vdu: Any = None, **charm: Any) -> Any:
+    """Return a group of actions of a configured network function, with what it asks its charm."""
+    function: Any = NetworkFunction.__new__(NetworkFunction)
+    function.kind, function.params = kind, lambda: params(kind)
+    login = {"vdu": lambda: nullcontext(vdu), **charm}
+    function.charm = SimpleNamespace(addition=function, **login)
+    return group(function.charm)
 
 
 def ends(kind: str) -> dict[str, End]:

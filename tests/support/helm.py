@@ -13,7 +13,7 @@ import yaml
 from helm_ee import server
 from helm_ee.cluster import Cluster, ClusterError
 from helm_ee.execution import Execution
-from vpnaas.reconciling import ReconcilingCharm
+from vpnaas.charm import Kind
 
 from builder import charms
 from builder.tree import Tree
@@ -87,9 +87,7 @@ def declared(charm: str) -> dict[str, Any]:
 class Environment:
     """One release: its pod may be restarted."""
 
-    def __init__(
-        self, namespace: Namespace, name: str, kind: type[ReconcilingCharm], charm: str, run: Path
-    ) -> None:
+    def __init__(self, namespace: Namespace, name: str, kind: Kind, charm: str, run: Path) -> None:
         self.namespace, self.name, self.kind = namespace, name, kind
         self.declared = declared(charm)
         self.run = run

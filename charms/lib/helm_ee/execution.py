@@ -1,12 +1,12 @@
 """Runs the code of a charm for a primitive of LCM, for a change of another VNF, and for drift."""
 
 import logging
-from typing import Any, Dict, Mapping, Tuple, Type
+from typing import Any, Dict, Mapping, Tuple
 
 import yaml
 from vpnaas import actions
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.reconciling import ReconcilingCharm
+from vpnaas.charm import Charm, Kind
 
 from .cluster import Cluster, ClusterError
 from .environment import MEMBER, MEMBERS, RELATIONS, HelmEnvironment
@@ -26,7 +26,7 @@ class Execution:
 
     def __init__(
         self,
-        kind: Type[ReconcilingCharm],
+        kind: Kind,
         cluster: Cluster,
         folder: str,
         declared: Mapping[str, Mapping[str, Any]],
@@ -34,7 +34,7 @@ class Execution:
         """Continue with the stored state of earlier pods.
 
         Args:
-            kind: Class of the charm's code.
+            kind: Actions of the charm, and what it has besides links.
             cluster: Access to our objects.
             folder: For files of this pod.
             declared: metadata.yaml, actions.yaml and config.yaml, by "metadata" and so on; and the
@@ -90,10 +90,10 @@ class Execution:
         except ClusterError as error:
             logger.warning("%s", error)
 
-    def _code(self) -> ReconcilingCharm:
+    def _code(self) -> Charm:
         # A new object for each call: under Juju each event has its own process.
         self._environment.look()
-        return self._kind(self._environment)
+        return Charm(self._kind, self._environment)
 
     def _configure(self, given: Mapping[str, Any]) -> None:
         options: Dict[str, str] = {}

@@ -12,14 +12,14 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Optional, Type
+from typing import Any, Callable, Dict, Optional
 
 import yaml
 from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server, Stream
 from vpnaas.base.errors import VpnaasError
-from vpnaas.reconciling import ReconcilingCharm
+from vpnaas.charm import Kind
 
 from . import messages
 from .cluster import Cluster, ClusterError
@@ -210,7 +210,7 @@ def make_folder(place: str) -> str:
     return tempfile.mkdtemp(prefix=FOLDER, dir=place or None)
 
 
-def run(kind: Type[ReconcilingCharm]) -> None:
+def run(kind: Kind) -> None:
     """Serve the charm whose src/charm.py this process runs, as the pod's environment says."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     environ = os.environ

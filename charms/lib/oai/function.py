@@ -22,6 +22,8 @@ class Function:
     first_address: bool = False
     # Parameter with a device that only UEs may use, and its value that needs no check.
     for_ues: Tuple[str, str] = ("", "")
+    # Parameter with the interface of a user plane towards the data network.
+    data_network: str = ""
     # The station whose address a UE needs, and the relation that has it.
     station: Tuple[str, str] = ("", "")
     # Starts of the names of the network devices that its containers make.

@@ -1,7 +1,7 @@
 """Parsers for the logs of MME, AMF and SMF: who is connected."""
 
 import re
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Mapping
 
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
@@ -100,3 +100,11 @@ def sessions(log: str) -> Dict[str, List[Dict[str, Any]]]:
                 }
             )
     return result
+
+
+CONNECTED: Dict[str, Callable[[str], Mapping[str, Any]]] = {
+    "mme": statistics,
+    "amf": connected,
+    "smf": lambda log: {"sessions": sessions(log)},
+}
+"""What show-connected says, from the log of a kind of network function."""

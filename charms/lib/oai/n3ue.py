@@ -1,7 +1,7 @@
 """5G user equipment in an untrusted Wi-Fi: free5GC's N3IWUE."""
 
 import re
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 import attr
 from vpnaas.base import fields, x509
@@ -116,11 +116,11 @@ FUNCTION = Function(
 )
 
 
-def devices_step() -> Step:
-    return run("nf/devices", "ip", "-4", "-o", "address", "show")
+def devices_steps(count: int) -> List[Step]:
+    return [run("nf/devices", "ip", "-4", "-o", "address", "show")]
 
 
-def devices(results: Results) -> Dict[int, Tuple[str, str]]:
+def devices(results: Results, count: int) -> Dict[int, Tuple[str, str]]:
     """Return name and address of the device of each PDU session, by session number from 1."""
     rows = _ADDRESS.findall(results.output("nf/devices"))
     return {int(number) - FIRST_ID: (name, address) for name, number, address in rows}

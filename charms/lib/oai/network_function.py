@@ -1,22 +1,21 @@
-"""A network function as an addition to the links of its VNF: from databags to an outcome."""
+"""A network function as an addition to the links of its VNF, and its changes by actions."""
 
 import json
 import logging
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import attr
+from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
-from vpnaas.base.links import RELATION_INTERFACE
-from vpnaas.environment import Environment
-from vpnaas.features.feature import Extra
+from vpnaas.charm import Charm
+from vpnaas.features.feature import Addition, Extra
 from vpnaas.peers.inputs import Beside, CharmState
-from vpnaas.reconciling import Addition
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import changes
+from vpnaas.vdu.steps import changes, read, run
 
-from . import addresses, kinds, params, part, plan
+from . import addresses, kinds, params, part, pdn, plan, units
 from .model import End, Part
 from .params import Common, Secrets
 
@@ -26,6 +25,8 @@ NF_KEY = "nf"
 FUNCTIONS_KEY = "nf-functions"
 FUNCTIONS = "oai-function"
 """Juju interface of relations between network functions that are no links."""
+LOG_BYTES = 1 << 18
+ACTION_WAIT = 90
 HOOK_WAIT = 20
 """Most seconds a hook waits on the VDU until what it started is ready."""
 
@@ -43,11 +44,12 @@ class Request:
 class NetworkFunction(Addition):
     """The network function of a VNF."""
 
-    def __init__(self, kind: str, environment: Environment) -> None:
-        self.kind = kind
-        self.environment = environment
-        self.roles = environment.endpoints(RELATION_INTERFACE)
-        self.relations = tuple(sorted(environment.endpoints(FUNCTIONS)))
+    def __init__(self, charm: Charm) -> None:
+        self.charm = charm
+        self.kind = charm.kind.name
+        self.environment = charm.environment
+        self.roles = charm.roles
+        self.relations = tuple(sorted(charm.environment.endpoints(FUNCTIONS)))
         self.request = Request()
 
     def stored_params(self) -> Optional[Common]:
@@ -194,3 +196,88 @@ class NetworkFunction(Addition):
             configured = charm_state.intent.links.get(link)
             return str(configured.inner_address.ip) if configured is not None else ""
         return outcome.uu
+
+    # What actions ask for
+
+    def reconcile_for(self, request: Request) -> plan.Outcome:
+        self.request = request
+        extra = self.charm.reconcile_now().extra
+        if not isinstance(extra, plan.Outcome):
+            raise VpnaasError("no network function is configured yet; run configure-nf first")
+        return extra
+
+    def params(self) -> Common:
+        nf_params = self.stored_params()
+        if nf_params is None:
+            raise VpnaasError("no network function is configured yet; run configure-nf first")
+        return nf_params
+
+    def check_device(self, nf_params: Common) -> None:
+        """Raise InputError if a device that only UEs may use is one of management or of a link."""
+        parameter, unchecked = kinds.FUNCTIONS[self.kind].for_ues
+        name = getattr(nf_params, parameter.replace("-", "_")) if parameter else unchecked
+        if name == unchecked:
+            return
+        charm_state = self.charm.charm_state()
+        with self.charm.vdu() as vdu:
+            seen = self.charm.facts(vdu)
+        name = seen.tagged(name)
+        used = {seen.tagged(one.underlay_interface) for one in charm_state.intent.links.values()}
+        if name in used | {seen.underlay("", charm_state.management).name}:
+            what = "{} is the interface of management or of a link".format(name)
+            raise InputError("configure-nf: " + parameter, what, "one that only UEs use")
+
+    def change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
+        """Apply new parameters to the network function; store them unless they are refused."""
+        self.check_device(nf_params)
+        outcome = self.reconcile_for(Request(nf_params, secrets, wait=ACTION_WAIT))
+        if outcome.refused:
+            self.request = Request()
+            self.charm.reconcile_and_report()  # The status must show what is in force.
+            raise VpnaasError(outcome.reason)
+        self.environment.store(NF_KEY, kinds.to_json(nf_params))
+        return outcome.details
+
+    def restart(self) -> Mapping[str, Any]:
+        outcome = self.reconcile_for(Request(restart=True, wait=ACTION_WAIT))
+        if not outcome.restarted:
+            reason = outcome.reason or "this VNF has no software (`software` is none)"
+            raise VpnaasError("nothing was restarted: {}".format(reason))
+        return outcome.details
+
+    def log(self, container: str) -> str:
+        """Return the end of what a running container has logged since its start."""
+        self.params()
+        path = "/var/log/{}.log".format(container)
+        steps = [
+            run("active", "systemctl", "is-active", units.unit(container), any_exit=True),
+            read("start", "{}/{}.offset".format(units.RUN, container)),
+            run("size", "stat", "--format=%s", path, any_exit=True),
+            run("log", "tail", "-c", str(LOG_BYTES), path, any_exit=True),
+        ]
+        with self.charm.vdu() as vdu:
+            results = vdu.execute(steps, exclusive=False).check()
+        if results.exit_code("active") != 0:
+            raise VpnaasError("the {} does not run; health says why".format(container.upper()))
+        log, start = results.output("log"), (results.text("start") or "").strip()
+        size = results.output("size").strip()
+        # A file that is shorter than at the start was rotated.
+        if fields.is_count(start) and fields.is_count(size) and int(start) <= int(size):
+            data = log.encode("utf-8", "replace")
+            log = data[max(0, len(data) - int(size) + int(start)) :].decode("utf-8", "replace")
+        return log
+
+    def address(self, vdu: Vdu, interface: str, missing: str) -> str:
+        """Return the IPv4 address of an interface of the VDU; without any, fail with `missing`."""
+        address = pdn.address(vdu.execute([pdn.address_step(interface)], exclusive=False))
+        if not address:
+            raise VpnaasError(missing)
+        return address
+
+
+class FunctionActions:
+    """A group of actions on a network function."""
+
+    def __init__(self, charm: Charm) -> None:
+        self.charm = charm
+        self.function = NetworkFunction.of(charm)

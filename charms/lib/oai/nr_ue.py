@@ -1,7 +1,10 @@
 """5G user equipment: OAI's nrUE, its radio simulated over TCP to the gNB (rfsim)."""
 
-from typing import Any
+from typing import Any, Dict, List, Tuple
 
+from vpnaas.vdu.steps import Results, Step
+
+from . import pdn
 from .enb import rfsim_options
 from .function import Function
 from .gnb import BLOCKS, NUMEROLOGY, RADIO_OPTIONS, SSB_HZ
@@ -61,6 +64,16 @@ def software(params: Equipment, station: Part, keys: Secrets, **_: Any) -> Softw
             for number, one in enumerate(params.requested, start=1)
         ),
     )
+
+
+def devices_steps(count: int) -> List[Step]:
+    return [pdn.address_step(device(n), device(n)) for n in range(1, count + 1)]
+
+
+def devices(results: Results, count: int) -> Dict[int, Tuple[str, str]]:
+    """Return name and address of the device of each PDU session, by session number from 1."""
+    names = {n: device(n) for n in range(1, count + 1)}
+    return {n: (name, pdn.address(results, name)) for n, name in names.items()}
 
 
 FUNCTION = Function(

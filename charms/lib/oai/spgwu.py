@@ -69,4 +69,6 @@ def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
     )
 
 
-FUNCTION = Function("spgwu", SpgwU, software, for_ues=("tun-device", TUN))
+FUNCTION = Function(
+    "spgwu", SpgwU, software, for_ues=("tun-device", TUN), data_network="sgi_interface"
+)

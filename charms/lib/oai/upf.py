@@ -56,4 +56,11 @@ def software(params: Upf, ends: Ends, **_: Any) -> Software:
     )
 
 
-FUNCTION = Function("upf", Upf, software, first_address=True, for_ues=("tun-device", TUN))
+FUNCTION = Function(
+    "upf",
+    Upf,
+    software,
+    first_address=True,
+    for_ues=("tun-device", TUN),
+    data_network="n6_interface",
+)

@@ -1,11 +1,14 @@
 """Actions by declaration: `@action("NAME")` ties an action to the method that does its work."""
 
 import json
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
 import attr
 
 from vpnaas.base.errors import VpnaasError
+
+if TYPE_CHECKING:
+    from vpnaas.charm import Charm
 
 OUTPUT_LIMIT = 60000
 """Characters of `output`; OSM keeps results in a MongoDB document of at most 16 MiB per NS."""
@@ -16,7 +19,7 @@ Work = Callable[[Any, Params], Mapping[str, Any]]
 
 @attr.frozen
 class Declared:
-    """An action that a class of charms declares."""
+    """An action that a group declares."""
 
     name: str  # As in actions.yaml.
     method: str  # Name of the method that does the work.
@@ -39,7 +42,7 @@ def action(
     plain: bool = False,
     failed: Optional[Mapping[str, str]] = None,
 ) -> Callable[[Work], Work]:
-    """Declare a method of a charm as the one that does the work of an action.
+    """Declare a method of a group as the one that does the work of an action.
 
     The method takes the parameters and returns the answer. The answer becomes the JSON in `output`.
     See `Declared` for the arguments.
@@ -52,32 +55,39 @@ def action(
     return declare
 
 
-def declared(charm: type) -> Dict[str, Declared]:
-    """Return the actions that a class of charms declares, by name; subclasses override."""
+class Actions:
+    """A group of actions, which stands beside the feature that it serves."""
+
+    def __init__(self, charm: "Charm") -> None:
+        self.charm = charm
+
+
+def declared(groups: Iterable[type]) -> Dict[str, Tuple[type, Declared]]:
+    """Return the actions that groups declare, by name, each with its group."""
     return {
-        value.action.name: value.action
-        for owner in reversed(charm.__mro__)
-        for value in vars(owner).values()
-        if hasattr(value, "action")
+        work.action.name: (group, work.action)
+        for group in groups
+        for work in vars(group).values()
+        if hasattr(work, "action")
     }
 
 
-def run(charm: Any, name: str, params: Params) -> Answer:
-    """Run an action that the class of a charm declares.
+def run(charm: "Charm", name: str, params: Params) -> Answer:
+    """Run an action of a charm.
 
     A VpnaasError fails the action. Its sentence goes into `output` too, because OSM shows nothing
     else of a failed action. What the charm could not write after it had changed the VDU is a
     remark.
     """
-    declaration = declared(type(charm))[name]
+    group, declaration = declared(charm.kind.groups)[name]
     try:
         if declaration.leader and not charm.environment.is_leader():
             raise VpnaasError("this unit is not the leader; run the action on the application")
-        answer = getattr(charm, declaration.method)(params)
+        answer = getattr(group(charm), declaration.method)(params)
     except VpnaasError as error:
         return Answer(dict(declaration.failed, output=str(error)), str(error))
     if not declaration.plain:
-        remark = {"remark": charm.unwritten} if charm.unwritten else {}
+        remark = {"remark": charm.unit.unwritten} if charm.unit.unwritten else {}
         answer = {"output": _json(dict(answer, **remark))}
     results = answer
     return Answer({key: _short(value) for key, value in results.items()})

@@ -1,60 +1,427 @@
-"""The charm class that every VNF of the collection uses, with the primitives of links."""
+"""The charm of every VNF: one reconcile for every event, and the changes that actions ask for."""
 
+import hashlib
+import json
+import logging
+import time
 from functools import partial
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Type
 
 import attr
 
 from vpnaas import status
-from vpnaas.actions import OUTPUT_LIMIT, Params, action
+from vpnaas.actions import OUTPUT_LIMIT, Params
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.base.links import DIRECTORY
-from vpnaas.features import certificate_actions, qos
-from vpnaas.features.gateway.gateway import Gateway
-from vpnaas.features.measure import measure
-from vpnaas.features.monitoring import Monitoring
-from vpnaas.features.peer_file import peer_file
-from vpnaas.params.gateway import GatewayParams, exporter_port, log_server
-from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
-from vpnaas.params.qos import link_qos
-from vpnaas.params.servers import Enrolment, SecretReference
-from vpnaas.peers.inputs import CharmState
-from vpnaas.peers.peer import Peer, read_record
-from vpnaas.plan import TABLE, Plan
-from vpnaas.reconciling import (
-    HOST_KEY,
-    INTENT_KEY,
-    NOTICE_KEY,
-    TRUST_KEY,
-    Outcome,
-    ReconcilingCharm,
+from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
+from vpnaas.base.links import RELATION_INTERFACE
+from vpnaas.environment import Environment
+from vpnaas.features.feature import Addition, Extra
+from vpnaas.params.gateway import effective
+from vpnaas.params.intent import Intent, ManualPeer
+from vpnaas.peers import leases
+from vpnaas.peers.inputs import CharmState, Given
+from vpnaas.peers.offer import Remote, asking, declined, encode, look, looking, show_assigned
+from vpnaas.plan import (
+    Plan,
+    broken_extras,
+    conclude,
+    diagnose_steps,
+    make_plan,
+    observe_steps,
+    prepare_steps,
+    require_tools,
 )
-from vpnaas.tunnels import preshared
+from vpnaas.tunnels.keyed import counted
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import facts, secret_store
+from vpnaas.unit import Unit
+from vpnaas.vdu import facts, machine
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu, ensure_key
-from vpnaas.vdu.steps import read
+from vpnaas.vdu.steps import Results, changes
+
+logger = logging.getLogger(__name__)
+
+INTENT_KEY = "intent"
+ADDRESSES_KEY = "given-addresses"
+GENERATIONS_KEY = "key-generations"
+NOTICE_KEY = "notice"
+HOLDINGS_FILE, MEMORY_FILE = "holdings.json", "looks.json"
+STANDBY = "standby, the leader manages the VDU"
+#: Time in `stop` for a VDU that is probably gone: a lost SYN is sent again after 1 and 3 s.
+STOP_SECONDS = 4
 
 
-class VnfCharm(ReconcilingCharm):
-    """Proxy charm of a VNF; its links are the relations of interface vpnaas-link."""
+@attr.frozen
+class Outcome:
+    """What a reconcile found and did."""
 
-    def _reconcile_now(self, **options: Any) -> Outcome:
+    plans: Mapping[str, LinkPlan]
+    now: int
+    links: Sequence[status.LinkStatus]
+    extra: Extra
+    problems: Mapping[str, str] = attr.Factory(dict)
+    # A sentence on what it did that nobody asked for, until show-status has shown it.
+    notice: str = ""
+    untried: Sequence[str] = ()  # Programs of the VDU in versions that nobody tried.
+
+    def reasons(self, feature: str) -> List[str]:
+        """Return why a feature is not as requested, [] if it is."""
+        return [self.problems[feature]] if feature in self.problems else []
+
+
+@attr.frozen
+class Kind:
+    """What charms have in common that run the same code."""
+
+    name: str  # Juju stores it with the data of ops.
+    groups: Tuple[type, ...]  # Their actions: classes in the form of `vpnaas.actions.Actions`.
+    addition: Type[Addition] = Addition  # What they have besides links.
+
+
+class Charm:
+    """The code of a VNF's charm; its links are the endpoints of interface vpnaas-link."""
+
+    def __init__(self, kind: Kind, environment: Environment) -> None:
+        self.kind = kind
+        self.environment = environment  # Where the code runs.
+        self.unit = Unit(environment)
+        # "provider" or "requirer" of each link.
+        self.roles = environment.endpoints(RELATION_INTERFACE)
+        self.addition = kind.addition(self)
+
+    # Events
+
+    def reconcile_and_report(self, unless_settled: bool = False) -> None:
+        """Reconcile, and set the unit status.
+
+        With `unless_settled`, do nothing if the data of the last reconcile has not changed.
+        """
+        environment = self.environment
         try:
-            outcome = self._reconcile(self._charm_state(**options))
+            if environment.unit_keys():
+                # The leader authorizes our key on the VDU before we may have to take over.
+                environment.announce(ensure_key(self.unit.key_file()))
+            if not environment.is_leader():
+                environment.set_status(False, STANDBY)
+                return
+            charm_state = self.charm_state()
+            if unless_settled and environment.settled() == self._fingerprint(charm_state):
+                return
+            self.report(self.reconcile(charm_state))
+        except NotReadyError:
+            # The unit has no peer relation yet, for example in the hook install. Or it led before.
+            environment.set_status(False, "starting" if environment.is_leader() else STANDBY)
         except VpnaasError as error:
-            self._after_work(partial(self.environment.set_status, True, str(error)))
-            raise
+            environment.set_status(True, str(error))
+
+    def report(self, outcome: Optional[Outcome]) -> None:
         if outcome is None:
-            if not self._login():
-                raise VpnaasError("ssh-hostname and ssh-username are not set yet")
-            raise VpnaasError("no link is configured yet; run configure first")
-        self._after_work(partial(self._report, outcome))
+            if not self.unit.login():
+                missing = "ssh-hostname and ssh-username"
+            else:
+                missing = "a link" if self.roles else "its parameters"
+            text = "ready, waiting for OSM to set {}".format(missing)
+            self.environment.set_status(False, text)
+            return
+        bad, links = status.summary(outcome.links)
+        problems = tuple(outcome.problems.values()) + self.environment.problems()
+        parts = problems + (outcome.notice, outcome.extra.summary(), links)
+        text = ", ".join(words for words in parts if words)
+        bad = bad or outcome.extra.bad or bool(problems)
+        self.environment.set_status(bool(bad), text)
+
+    def stop(self) -> None:
+        """Remove links and secrets if this is the last unit; the VDU may be gone already."""
+        environment = self.environment
+        if not environment.is_leader() or environment.others_go_on() or not self.unit.login():
+            return
+        try:
+            self.unit.leaving = True
+            with self.vdu() as vdu:
+                vdu.connect_seconds = STOP_SECONDS
+                vdu.execute(machine.forget(all_data=False)).check()
+        except VpnaasError as error:
+            logger.warning("links were not taken down: %s", error)
+
+    # The reconcile
+
+    def _fingerprint(self, charm_state: CharmState) -> str:
+        """Return a digest of all data in Juju that a reconcile reads or writes."""
+        seen = {
+            "login": str(self.unit.login()),
+            "host-key": self.environment.option("ssh-host-key-fingerprint"),
+            "intent": charm_state.intent.to_json(),
+            "authorize": charm_state.authorize,
+            "extra": self.addition.stored(),
+            "remotes": {
+                link: [(id, sorted(bag.items())) for id, _, bag in self.environment.related(link)]
+                for link in self.roles
+            },
+            # Our published data counts too: if Juju lost it, the charm must write it again.
+            "own": {
+                link: [sorted(bag.items()) for bag in self.environment.published(link)]
+                for link in sorted(
+                    charm_state.intent.off.union(charm_state.intent.links, charm_state.asking)
+                )
+            },
+        }
+        return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+
+    def reconcile(self, charm_state: CharmState) -> Optional[Outcome]:
+        """Bring the VDU to the wanted state; None if there is nothing to reconcile yet."""
+        configured = not charm_state.intent.empty or charm_state.asking
+        if not self.unit.login() or not (configured or self.addition.configured()):
+            return None
+        started = time.monotonic()
+        with self.vdu() as vdu:
+            plan = self.plan(charm_state, vdu)
+            results = None
+            if plan.steps:
+                # If a step fails, the VDU is no longer as the last reconcile left it.
+                self.environment.settle("")
+                results = vdu.execute(plan.steps).check()
+            asked = diagnose_steps(plan, results) if results is not None else []
+            diagnosis = vdu.execute(asked, exclusive=False) if asked else None
+            plans = conclude(plan, results, diagnosis)
+            extra = self.addition.reconcile(vdu, charm_state, plan.vdu, plans)
+            logger.info(
+                "reconciled in %d round trips and %.2f s: %s",
+                vdu.round_trips,
+                time.monotonic() - started,
+                ", ".join(id for _, id in changes(plan.steps)) or "no difference",
+            )
+        links = self._statuses(charm_state, plan.now, plans)
+        self._publish(charm_state, plans, {link.link: link.memory.looks[0] for link in links})
+        if results is None or not results.broken:
+            self._note_generations(plan.machine, plans)
+        notice = self.environment.stored(NOTICE_KEY)
+        problems = dict(plan.problems, **broken_extras(plans, results))
+        if self.unit.unwritten:
+            problems["files"] = self.unit.unwritten
+        outcome = Outcome(plans, plan.now, links, extra or Extra(), problems, notice, plan.untried)
+        calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
+        calm = calm and outcome.extra.calm and not (problems or self.environment.problems())
+        self.environment.settle(self._fingerprint(charm_state) if calm else "")
         return outcome
 
-    def _change_intent(
+    def _woken(self, link: str) -> Tuple[str, ...]:
+        """Return the numbers of the looks that the other ends of a link ask for."""
+        return tuple(look(bag) for _, _, bag in self.environment.related(link))
+
+    def _doubted(self) -> FrozenSet[str]:
+        before = self.unit.stored(MEMORY_FILE)
+        known = {link: status.Memory.from_json(before.get(link)) for link in self.roles}
+        return frozenset(
+            link
+            for link, memory in known.items()
+            if memory.state == status.DOWN or memory.woken != self._woken(link)
+        )
+
+    def _statuses(
+        self, charm_state: CharmState, now: int, plans: Mapping[str, LinkPlan]
+    ) -> List[status.LinkStatus]:
+        """Return the status of each link; what the next reconcile should know of it is stored."""
+        before, at, off = self.unit.stored(MEMORY_FILE), int(time.time()), charm_state.intent.off
+        links = []
+        for name in sorted(self.roles):
+            known = status.Memory.from_json(before.get(name))
+            woken = self._woken(name)
+            links.append(status.link_status(name, plans.get(name), now, off, known, at, woken))
+        self.unit.store(MEMORY_FILE, {link.link: link.memory.to_json() for link in links}, before)
+        return links
+
+    def plan(self, charm_state: CharmState, vdu: Vdu) -> Plan:
+        results = vdu.execute(observe_steps(charm_state))
+        self.unit.pin(vdu)
+        require_tools(charm_state, results)
+        if self.disowned(vdu, results):
+            results = vdu.execute(observe_steps(charm_state))
+        results.check()
+        known = self._generations(machine.identity(results))
+        charm_state = attr.evolve(charm_state, generations=known)
+        prepare = prepare_steps(charm_state, results)
+        prepared = vdu.execute(prepare).check() if prepare else None
+        return make_plan(charm_state, results, prepared)
+
+    def disowned(self, vdu: Vdu, results: Results) -> bool:
+        """Remove what another machine has left on this VDU; tell whether there was any."""
+        if not machine.foreign(results):
+            return False
+        vdu.execute(machine.forget(all_data=True)).check()
+        if self.environment.is_leader():
+            self.environment.store(NOTICE_KEY, machine.NOTICE)
+        return True
+
+    def _generations(self, identity: Optional[str]) -> Dict[str, int]:
+        """Return the latest generation of each key that this machine had, {} for a new one."""
+        text = self.environment.stored(GENERATIONS_KEY)
+        seen = fields.json_object("peer relation: " + GENERATIONS_KEY, text) if text else {}
+        return dict(seen["latest"]) if seen.get("machine") == identity else {}
+
+    def _note_generations(self, identity: Optional[str], plans: Mapping[str, LinkPlan]) -> None:
+        known = self._generations(identity)
+        later = counted(plans, known)
+        if later:
+            seen = {"machine": identity, "latest": dict(known, **later)}
+            self.environment.store(GENERATIONS_KEY, json.dumps(seen, sort_keys=True))
+
+    def charm_state(
+        self,
+        intent: Optional[Intent] = None,
+        rotate: FrozenSet[str] = frozenset(),
+        force: bool = False,
+        restart: FrozenSet[str] = frozenset(),
+        certificates: Optional[Mapping[str, Given]] = None,
+        versions: bool = False,
+    ) -> CharmState:
+        login = self.unit.login()
+        management = None
+        if login:
+            try:
+                management = fields.address("ssh-hostname", login.host)
+            except InputError:
+                pass  # A host name is enough to log in, but it is not an address of the VDU.
+        # Besides the VDU's clock, whose jump back would let in who was enrolled until an hour ago.
+        intent = (intent if intent is not None else self.intent()).at(int(time.time()))
+        kept = {link: params for link, params in intent.links.items() if link in self.roles}
+        remotes = {
+            link: tuple(Remote.read(*related) for related in self.environment.related(link))
+            for link in self.roles
+        }
+        intent = attr.evolve(intent, links=kept, off=intent.off & frozenset(self.roles))
+        holdings = self._holdings()
+        intent, waiting = leases.resolved(
+            intent, self.roles, remotes, self._addresses(), running=holdings
+        )
+        return CharmState(
+            intent=intent,
+            asking=waiting,
+            roles=self.roles,
+            remotes=remotes,
+            management=management,
+            user=login.user if login else "",
+            rotate=rotate,
+            force=force,
+            restart=restart,
+            certificates=certificates or {},
+            versions=versions,
+            authorize=self._other_ssh_keys(),
+            doubted=self._doubted(),
+            gateway=intent.gateway if self._is_gateway() else None,
+            holdings=holdings,
+            monitoring=effective(intent.monitoring, self._is_gateway()),
+            beside=self.addition.beside(),
+        )
+
+    def _is_gateway(self) -> bool:
+        """Tell whether charm.yaml has `gateway: true`, which adds this action."""
+        return "configure-gateway" in self.environment.actions
+
+    def _publish(
+        self, charm_state: CharmState, plans: Mapping[str, LinkPlan], looks: Mapping[str, int]
+    ) -> None:
+        for link in sorted(charm_state.intent.off):
+            for id in self.environment.relation_ids(link):
+                self.environment.tell(link, id, declined())
+        for link, each in sorted(charm_state.asking.items()):
+            for id in self.environment.relation_ids(link) if not each.refused else ():
+                request = asking(each.params.technology, each.params.request)
+                self.environment.tell(link, id, request)
+        given = dict(self._addresses())
+        for link, plan in plans.items():
+            if not plan.params.given:
+                given.pop(link, None)
+            elif not plan.unusable:
+                given[link] = show_assigned(plan.params.given)
+        given = {link: text for link, text in given.items() if link in plans}
+        if given != self._addresses():
+            self.environment.store(ADDRESSES_KEY, json.dumps(given, sort_keys=True))
+        self._note_holdings(charm_state, plans)
+        for link, plan in plans.items():
+            bags = {id: bag for id, _, bag in self.environment.related(link)}
+            for id in self.environment.relation_ids(link):
+                offer = plan.offers.get(id)
+                if offer is not None:
+                    again = looking(looks[link], bags.get(id, {}))
+                    self.environment.tell(link, id, dict(encode(offer), **again))
+
+    # Stored data
+
+    def intent(self) -> Intent:
+        return Intent.from_json(self.environment.stored(INTENT_KEY))
+
+    def _addresses(self) -> Mapping[str, str]:
+        """Return the last addresses from gateways by link, as texts of `show_assigned`."""
+        text = self.environment.stored(ADDRESSES_KEY)
+        return fields.json_object("peer relation: " + ADDRESSES_KEY, text) if text else {}
+
+    def _holdings(self) -> Mapping[str, Mapping[str, str]]:
+        """Return `Peer.holdings` of the last reconcile, by link and peer name."""
+        return self.unit.stored(HOLDINGS_FILE)
+
+    def _note_holdings(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> None:
+        """Store what peers hold. A related one that has to wait keeps what it held."""
+        noted = {}
+        for link, plan in plans.items():
+            names = {remote.peer_name for remote in charm_state.remotes.get(link, ())}
+            before = charm_state.holdings.get(link, {})
+            noted[link] = {name: held for name, held in before.items() if name in names}
+            noted[link].update((peer.name, peer.holdings()) for peer in plan.peers)
+        self.unit.store(HOLDINGS_FILE, noted, charm_state.holdings)
+
+    def _other_ssh_keys(self) -> Tuple[str, ...]:
+        return tuple(
+            fields.ssh_public_key("proxypeer: " + unit, text)
+            for unit, text in self.environment.unit_keys().items()
+            if text
+        )
+
+    # What actions ask for
+
+    def vdu(self) -> Vdu:
+        return self.unit.vdu()
+
+    def facts(self, vdu: Vdu) -> VduFacts:
+        """Look at the VDU for an action that does not reconcile."""
+        return facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
+
+    def measured_plan(self, params: Params, vdu: Vdu) -> Plan:
+        """Look at the VDU without changing it, to know the peers of the link to measure."""
+        self.configured_link(params)
+        return self.plan(self.charm_state(), vdu)
+
+    def one_link(self, params: Params) -> str:
+        return fields.choice("link", str(params.get("link", "")), sorted(self.roles))
+
+    def configured_link(self, params: Params) -> str:
+        link = self.one_link(params)
+        if link not in self.intent().links:
+            raise InputError("link", "{} is not configured".format(link), "run configure first")
+        return link
+
+    def chosen(self, params: Params) -> FrozenSet[str]:
+        """Return the links that an action works on: the one in `link`, or all configured ones."""
+        configured = self.intent().links
+        if not configured:
+            raise VpnaasError("no link is configured yet; run configure first")
+        if params.get("link", "all") == "all":
+            return frozenset(configured)
+        return frozenset([self.configured_link(params)])
+
+    def reconcile_now(self, **options: Any) -> Outcome:
+        try:
+            outcome = self.reconcile(self.charm_state(**options))
+        except VpnaasError as error:
+            self.unit.after_work(partial(self.environment.set_status, True, str(error)))
+            raise
+        if outcome is None:
+            if not self.unit.login():
+                raise VpnaasError("ssh-hostname and ssh-username are not set yet")
+            raise VpnaasError("no link is configured yet; run configure first")
+        self.unit.after_work(partial(self.report, outcome))
+        return outcome
+
+    def change_intent(
         self, intent: Intent, refusals: Callable[[Outcome], Sequence[str]] = lambda _: ()
     ) -> Outcome:
         """Reconcile with a new intent, and store it unless `refusals` returns a reason.
@@ -62,410 +429,74 @@ class VnfCharm(ReconcilingCharm):
         A new link that cannot be used is stored all the same: there is no earlier state to return
         to, so it is blocked with its reason, and comes up when the cause is gone.
         """
-        stored = self._intent()
+        stored = self.intent()
         new = frozenset(intent.links) - frozenset(stored.links)
         try:
-            outcome = self._reconcile_now(intent=intent)
+            outcome = self.reconcile_now(intent=intent)
         except VpnaasError:
-            if new and self._login():
-                self.environment.store(INTENT_KEY, intent.to_json())
+            if new and self.unit.login():
+                self._store(intent)
             raise
         refused = refusals(outcome)
         if refused and any(outcome.plans[link].unusable for link in new & set(outcome.plans)):
-            self.environment.store(INTENT_KEY, intent.to_json())
+            self._store(intent)
         elif refused:
             if new:
                 # The stored intent says nothing of a link that is up only now.
-                self._reconcile_now(intent=attr.evolve(stored, off=stored.off | new))
+                self.reconcile_now(intent=attr.evolve(stored, off=stored.off | new))
             self.reconcile_and_report()
         if refused:
             raise VpnaasError(refused[0])
-        self.environment.store(INTENT_KEY, intent.to_json())
+        self._store(intent)
         return outcome
 
-    # Actions that N2VC runs by itself
-
-    def _chosen(self, params: Params) -> FrozenSet[str]:
-        """Return the links that an action works on: the one in `link`, or all configured ones."""
-        configured = self._intent().links
-        if not configured:
-            raise VpnaasError("no link is configured yet; run configure first")
-        if params.get("link", "all") == "all":
-            return frozenset(configured)
-        return frozenset([self._configured_link(params)])
-
-    def _one_link(self, params: Params) -> str:
-        return fields.choice("link", str(params.get("link", "")), sorted(self.roles))
-
-    def _configured_link(self, params: Params) -> str:
-        link = self._one_link(params)
-        if link not in self._intent().links:
-            raise InputError("link", "{} is not configured".format(link), "run configure first")
-        return link
-
-    def _measured_plan(self, params: Params, vdu: Vdu) -> Plan:
-        """Look at the VDU without changing it, to know the peers of the link to measure."""
-        self._configured_link(params)
-        return self._plan(self._charm_state(), vdu)
-
-    def _facts(self, vdu: Vdu) -> VduFacts:
-        """Look at the VDU for an action that does not reconcile."""
-        return facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
-
-    @action("run", leader=False, plain=True)
-    def _run(self, params: Params) -> Dict[str, Any]:
-        with self._vdu() as vdu:
-            result = vdu.command(str(params["command"]))
-        if result.code != 0:
-            lines = fields.lines(result.err) or fields.lines(result.out) or ["no message"]
-            raise VpnaasError(
-                "the command ended with exit code {}: {}".format(result.code, lines[-1][:500])
-            )
-        # Juju reserves the names `stdout` and `stderr`.
-        answer = {"output": result.out, "exit-code": str(result.code)}
-        return dict(answer, **{"error-output": result.err} if result.err else {})
-
-    @action("generate-ssh-key", leader=False, plain=True)
-    def _generate_ssh_key(self, params: Params) -> Dict[str, Any]:
-        key = ensure_key(self._key_file())
-        # OSM calls this before it puts the key into a VDU that it has just made. The new VDU has a
-        # new host key, so the stored one is no longer valid.
-        if self.environment.is_leader() and self.environment.has_store():
-            self.environment.store(HOST_KEY, "")
-        return {"output": key}
-
-    @action("get-ssh-public-key", leader=False, plain=True)
-    def _get_ssh_public_key(self, params: Params) -> Dict[str, Any]:
-        return {"pubkey": ensure_key(self._key_file())}
-
-    # N2VC compares with the text "True".
-    @action("verify-ssh-credentials", leader=False, plain=True, failed={"verified": "False"})
-    def _verify_ssh_credentials(self, params: Params) -> Dict[str, Any]:
-        with self._vdu() as vdu:
-            result = vdu.command("hostname", seconds=20)
-            self._pin(vdu)
-        return {"verified": "True", "output": result.out.strip()}
-
-    @action("trust-host-key", plain=True)
-    def _trust_host_key(self, params: Params) -> Dict[str, Any]:
-        text = str(params.get("fingerprint", "any"))
-        fingerprint = fields.host_key_fingerprint("trust-host-key: fingerprint", text)
-        before = self.environment.stored(HOST_KEY)
-        self.environment.store(TRUST_KEY, fingerprint)
-        self.environment.store(HOST_KEY, "")
-        try:
-            with self._vdu() as vdu:
-                vdu.command("true", seconds=20)
-                self._pin(vdu)
-        except VpnaasError:
-            self.environment.store(HOST_KEY, before)
-            self.environment.store(TRUST_KEY, "")
-            raise
-        self.environment.store(TRUST_KEY, "")
-        self.reconcile_and_report()
-        return {"output": "pinned {}".format(self.environment.stored(HOST_KEY))}
-
-    # Links and their peers
-
-    @action("configure")
-    def _configure(self, params: Params) -> Dict[str, Any]:
-        link = self._one_link(params)
-
-        def refusals(outcome: Outcome) -> Sequence[str]:
-            plan = outcome.plans.get(link)
-            if plan is None:
-                return _problem(outcome, link)
-            reasons = [p for p in plan.problems if plan.unusable or p.startswith("set-qos")]
-            return reasons + _problem(outcome, qos.Qos.name)
-
-        outcome = self._change_intent(self._intent().configured(params), refusals)
-        return self._view(outcome, frozenset([link]))
-
-    @action("rotate-keys")
-    def _rotate_keys(self, params: Params) -> Dict[str, Any]:
-        configured = self._intent().links
-        links = frozenset(
-            link for link in self._chosen(params) if TABLE[configured[link].technology].keyed
-        )
-        force = bool(params.get("force", False))
-        if not links:
-            raise InputError("link", "no chosen link uses keys", "a link with a VPN")
-        # The first pass stages the keys. The second switches the keys that need no acknowledgement.
-        outcome = self._reconcile_now(rotate=links)
-        staged = {link: _rotation(outcome, link) for link in sorted(links)}
-        # The first pass may have ended a rotation: `force` then begins no other one.
-        # It also replaces keys that cannot be used.
-        late = frozenset(k for k, view in staged.items() if view.get("next-public-key", "broken"))
-        # The next event finishes a staged rotation. So the rotation does not fail if the VDU fails
-        # now, for example because it is slow.
-        try:
-            outcome = self._reconcile_now(rotate=late if force else frozenset(), force=force)
-            # A staged key that could not be used was made anew and is not in use yet.
-            behind = frozenset(k for k in late if _rotation(outcome, k).get("next-public-key"))
-            if force and behind:
-                outcome = self._reconcile_now(rotate=behind, force=True)
-        except VpnaasError as error:
-            if all(view["rotation"] == "failed" for view in staged.values()):
-                raise
-            return {link: dict(view, reason=str(error)) for link, view in staged.items()}
-        answer = {}
-        for link, before in staged.items():
-            answer[link] = _rotation(outcome, link)
-            if answer[link]["rotation"] == "failed" != before["rotation"]:
-                answer[link] = dict(before, reason=answer[link]["reason"])
-        return answer
-
-    @action("add-peer")
-    def _add_peer(self, params: Params) -> Dict[str, Any]:
-        self._one_link(params)
-        peer = manual_peer(params)
-        self._intent().check_key(peer.link, peer.public_key, "add-peer: public-key")
-        outcome = self._change_intent(self._intent().with_peer(peer), unless_admitted(peer))
-        # The view has no peer whose preshared key is not fetched yet.
-        shown = "all" if peer.stored else peer.name
-        view = self._view(outcome, frozenset([peer.link]), shown)[peer.link]
-        # The administrator of the other end must enter these values there.
-        keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
-        answer = dict({key: view[key] for key in keys if key in view}, added=peer.name)
-        answer.update(peer_file(outcome.plans[peer.link], peer, self._charm_state().beside.shared))
-        state = outcome.plans[peer.link].state
-        agreed = state.agreed.get(peer.peer_name) if state else None
-        wrapped = agreed.wrapped if agreed else ""
-        return dict(answer, **{"wrapped-preshared-key": wrapped}) if wrapped else answer
-
-    @action("fetch-preshared-key")
-    def _fetch_preshared_key(self, params: Params) -> Dict[str, Any]:
-        link, where = self._one_link(params), "fetch-preshared-key"
-        name = str(params.get("name", ""))
-        peer = self._intent().peers.get((link, name))
-        if peer is None or not peer.stored:
-            raise InputError(
-                where + ": name",
-                "{} has no such peer {}".format(link, fields.shown(name)),
-                "one that add-peer was given with public-key {}".format(STORE),
-            )
-        reference = SecretReference.parse(params, where)
-        file = preshared.PRESHARED.format(link, MANUAL + name)
-        with self._vdu() as vdu:
-            step = secret_store.fetch("psk", reference, preshared.FETCHED, file, text=True)
-            results = vdu.execute([step]).check()
-        outcome = self._reconcile_now()  # The status shows a failed fetch too.
-        reason = secret_store.refusal("psk", results)
-        if reason:
-            raise VpnaasError("{}: {}".format(where, reason))
-        return self._view(outcome, frozenset([link]), name)
-
-    @action("delete-peer")
-    def _delete_peer(self, params: Params) -> Dict[str, Any]:
-        link = self._one_link(params)
-        name = str(params.get("name", ""))
-
-        def refusals(outcome: Outcome) -> Sequence[str]:
-            plan = outcome.plans.get(link)
-            return plan.problems if plan is not None and plan.unusable else ()
-
-        self._change_intent(self._intent().without_peer(link, name), refusals)
-        return {"deleted": name, "link": link}
-
-    @action("revoke-peer")
-    def _revoke_peer(self, params: Params) -> Dict[str, Any]:
-        link = self._one_link(params)
-        label = str(params.get("peer", ""))
-        keys = certificate_actions.keys_of(self._charm_state(), link, label, self._applied(link))
-        # Store it first: if the VDU does not answer now, the next reconcile removes the peer.
-        self.environment.store(INTENT_KEY, self._intent().with_revoked(link, keys).to_json())
-        require_removed("revoke-peer", link, self._reconcile_now())
-        return {"revoked": label, "link": link, "public-keys": keys}
-
-    def _applied(self, link: str) -> Tuple[Peer, ...]:
-        """Return the peers that a link has on the VDU, () if the VDU does not answer."""
-        try:
-            with self._vdu() as vdu:
-                record = read("applied", DIRECTORY.format(link) + "/applied.json")
-                return read_record(vdu.execute([record], exclusive=False).check().text("applied"))
-        except VpnaasError:
-            return ()
-
-    @action("set-enrolment")
-    def _set_enrolment(self, params: Params) -> Dict[str, Any]:
-        link = self._one_link(params)
-        enrolment = Enrolment.parse(params)
-        outcome = self._change_intent(self._intent().with_enrolment(link, enrolment))
-        return self._view(outcome, frozenset([link]))
-
-    @action("show-csr")
-    def _show_csr(self, params: Params) -> Dict[str, Any]:
-        link = self._one_link(params)
-        return certificate_actions.requests(link, self._reconcile_now().plans.get(link))
-
-    @action("set-certificate")
-    def _set_certificate(self, params: Params) -> Dict[str, Any]:
-        link = self._one_link(params)
-        certificate_actions.require_operated(self._intent(), link)
-        given = certificate_actions.given(params)
-        plan = self._reconcile_now(certificates={link: given}).plans[link]
-        if plan.state is None:
-            self.reconcile_and_report()  # Go back to what was before.
-            raise VpnaasError((plan.problems or plan.waiting)[0])
-        # A staged key takes over now if its peers have acknowledged it.
-        return self._view(self._reconcile_now(), frozenset([link]))
-
-    @action("restart")
-    def _restart(self, params: Params) -> Dict[str, Any]:
-        links = self._chosen(params)
-        return self._view(self._reconcile_now(restart=links), links)
-
-    @action("show-status")
-    def _show_status(self, params: Params) -> Dict[str, Any]:
-        link = str(params.get("link", "all"))
-        if link != "all":
-            fields.choice("link", link, sorted(self.roles))
-        peer = str(params.get("peer", "all"))
-        whole = link == "all" and peer == "all"
-        outcome = self._reconcile_now(versions=whole)
-        links = frozenset(self.roles) if link == "all" else frozenset([link])
-        more = outcome.extra.shown() if whole else {}
-        if outcome.notice:
-            more = dict(more, notice=outcome.notice)
-            self.environment.store(NOTICE_KEY, "")
-            self._report(attr.evolve(outcome, notice=""))
-        if self.environment.version and whole:
-            more = dict(more, **{"charm-version": self.environment.version})
-        if outcome.untried:
-            more = dict(more, untried=list(outcome.untried))
-        if self.environment.problems():
-            more = dict(more, problems=list(self.environment.problems()))
-        view = self._view(outcome, links, peer)
-        configured = self._intent().links
-        for name in set(view) & set(configured):
-            view[name] = dict(view[name], configured=configured[name].to_params())
-        return dict(view, **more)
-
-    # Measurements
-
-    @action("measure-throughput")
-    def _measure_throughput(self, params: Params) -> Dict[str, Any]:
-        return self._measure(params, measure.ThroughputTest.parse(params))
-
-    @action("measure-latency")
-    def _measure_latency(self, params: Params) -> Dict[str, Any]:
-        return self._measure(params, measure.LatencyTest.parse(params))
-
-    @action("measure-link")
-    def _measure_link(self, params: Params) -> Dict[str, Any]:
-        return self._measure(params, measure.LinkTest.parse(params))
-
-    def _measure(self, params: Params, test: measure.LinkMeasurement) -> Dict[str, Any]:
-        with self._vdu() as vdu:
-            peers = self._measured_plan(params, vdu).links[test.link].peers
-            peer = measure.choose_peer(test.link, test.peer, peers)
-            results = vdu.execute(test.steps(peer), exclusive=False)
-        return test.summary(peer, results)
-
-    # Extras
-
-    @action("set-qos")
-    def _set_qos(self, params: Params) -> Dict[str, Any]:
-        link = self._one_link(params)
-        intent = self._intent().with_qos(link, link_qos(params))
-
-        def refusals(outcome: Outcome) -> Sequence[str]:
-            plan = outcome.plans[link]
-            refused = [p for p in plan.problems if p.startswith("set-qos")]
-            return refused + _problem(outcome, qos.Qos.name) or (
-                plan.problems if plan.unusable else ()
-            )
-
-        outcome = self._change_intent(intent, refusals)
-        return self._qos(self._charm_state(intent), outcome.plans)
-
-    @action("show-qos")
-    def _show_qos(self, params: Params) -> Dict[str, Any]:
-        with self._vdu() as vdu:
-            charm_state = self._charm_state()
-            return self._qos(charm_state, self._plan(charm_state, vdu).links)
-
-    def _qos(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> Dict[str, Any]:
-        links = qos.shares(charm_state, plans)
-        if not links:
-            return {}
-        with self._vdu() as vdu:
-            return qos.shown(links, vdu.execute(qos.look(links), exclusive=False).check())
-
-    @action("configure-gateway")
-    def _configure_gateway(self, params: Params) -> Dict[str, Any]:
-        gateway = GatewayParams.parse(params)
-        self._take(attr.evolve(self._intent(), gateway=gateway), Gateway.name)
-        return gateway.to_params()
-
-    @action("configure-monitoring")
-    def _configure_monitoring(self, params: Params) -> Dict[str, Any]:
-        intent = self._intent()
-        port, server = exporter_port(params), log_server(params, intent.log_server)
-        intent = attr.evolve(intent, monitoring=port, log_server=server)
-        self._take(intent, Monitoring.name)
-        return {"exporter-port": port, "log-server": server or "none"}
-
-    def _take(self, intent: Intent, part: str) -> None:
+    def change_feature(self, intent: Intent, name: str) -> None:
         """Store an intent that differs in one feature only.
 
-        Reconcile with it first, unless it is empty; a problem of this part refuses it.
+        Reconcile with it first, unless it is empty; a problem of this feature refuses it.
         """
         if intent.empty:
-            self.environment.store(INTENT_KEY, intent.to_json())
+            self._store(intent)
         else:
-            self._change_intent(intent, lambda outcome: _problem(outcome, part))
+            self.change_intent(intent, lambda outcome: outcome.reasons(name))
 
-    def _view(self, outcome: Outcome, links: FrozenSet[str], peer: str = "all") -> Dict[str, Any]:
+    def admit(self, intent: Intent, peer: ManualPeer) -> Outcome:
+        """Change to an intent with a manual peer, unless its link does not have it as requested."""
+        return self.change_intent(intent, lambda outcome: _missing(outcome.plans[peer.link], peer))
+
+    def revoke(self, action: str, link: str, intent: Intent) -> None:
+        """Change to an intent without a peer that must not come back."""
+        if intent != self.intent():
+            # Store it first: if the VDU does not answer now, the next reconcile removes the peer.
+            self._store(intent)
+        plan = self.reconcile_now().plans.get(link)
+        if plan is not None and plan.unusable:
+            what = "{}: the revocation is stored, but {} stays as it is until it can be used: {}"
+            raise VpnaasError(what.format(action, link, plan.problems[0]))
+
+    def _store(self, intent: Intent) -> None:
+        self.environment.store(INTENT_KEY, intent.to_json())
+
+    def view(self, outcome: Outcome, links: FrozenSet[str], peer: str = "all") -> Dict[str, Any]:
         """Return the details of links, with as many peers as fit, or with one peer only."""
         result = {link.link: link.details for link in outcome.links if link.link in links}
         if peer != "all":
             return status.of_peer(result, peer)
-        return status.bounded(result, OUTPUT_LIMIT * 9 // 10)
+        return self.bounded(result, OUTPUT_LIMIT * 9 // 10)
+
+    bounded = staticmethod(status.bounded)
 
 
-def _problem(outcome: Outcome, part: str) -> List[str]:
-    return [outcome.problems[part]] if part in outcome.problems else []
-
-
-def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
-    """Return a check that lists why a link does not have a manual peer as requested."""
-
-    def refusals(outcome: Outcome) -> Sequence[str]:
-        plan = outcome.plans[peer.link]
-        # A peer whose new data are refused keeps its old ones.
-        asked = (peer.peer_name, peer.allowed_prefixes, peer.public_key, peer.endpoint)
-        for p in plan.peers:
-            if (p.name, p.prefixes, p.public_key, p.endpoint) == asked:
-                if p.keepalive == peer.keepalive_seconds and p.identity in ("", peer.identity):
-                    return ()
-        problems = plan.problems + (() if peer.stored else plan.waiting)
-        reasons = [text for text in problems if text.startswith(peer.name + ":")]
-        if peer.stored and not plan.unusable:
-            return reasons  # The peer comes after fetch-preshared-key.
-        return reasons or list(plan.problems) or ["peer refused"]
-
-    return refusals
-
-
-def require_removed(action: str, link: str, outcome: Outcome) -> None:
-    """Raise VpnaasError if an unusable link still has a peer that was revoked."""
-    plan = outcome.plans.get(link)
-    if plan is not None and plan.unusable:
-        what = "{}: the revocation is stored, but {} stays as it is until it can be used: {}"
-        raise VpnaasError(what.format(action, link, plan.problems[0]))
-
-
-def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:
-    plan = outcome.plans[link]
-    if plan.unusable or plan.state is None:
-        return {"rotation": "failed", "reason": "; ".join(plan.problems or plan.waiting)}
-    return {
-        "rotation": "waiting for peers" if plan.state.next_public_key else "done",
-        "key-generation": plan.state.generation,
-        "public-key": plan.state.public_key,
-        "next-public-key": plan.state.next_public_key,
-        "reason": "; ".join(plan.waiting),
-        # These peers get no offer; their owners must enter the new key themselves.
-        "manual-peers": [peer.label for peer in plan.peers if peer.is_manual],
-    }
+def _missing(plan: LinkPlan, peer: ManualPeer) -> Sequence[str]:
+    """Return why a link does not have a manual peer as requested, () if it has it."""
+    # A peer whose new data are refused keeps its old ones.
+    asked = (peer.peer_name, peer.allowed_prefixes, peer.public_key, peer.endpoint)
+    for p in plan.peers:
+        if (p.name, p.prefixes, p.public_key, p.endpoint) == asked:
+            if p.keepalive == peer.keepalive_seconds and p.identity in ("", peer.identity):
+                return ()
+    problems = plan.problems + (() if peer.stored else plan.waiting)
+    reasons = [text for text in problems if text.startswith(peer.name + ":")]
+    if peer.stored and not plan.unusable:
+        return reasons  # The peer comes after fetch-preshared-key.
+    return reasons or list(plan.problems) or ["peer refused"]

@@ -55,17 +55,20 @@ def _frozen(cls: type) -> type:
     return cast(type, made)
 
 
-def charm_class(module: str, name: str, more: str = "") -> type:
-    """Return a class of charm code, joined with another that has more actions ("module.Class")."""
-    kind: type = getattr(import_module(module), name)
-    if not more:
-        return kind
-    where, _, other = more.rpartition(".")
-    return type(name, (getattr(import_module(where), other), kind), {})
+def _named(where: str) -> Any:
+    """Return what a module has under a name ("module.NAME")."""
+    module, _, name = where.rpartition(".")
+    return getattr(import_module(module), name)
 
 
-def main(module: str, name: str, more: str = "") -> None:
-    """Run `charm_class` in the execution environment that started this process."""
+def kind_of(name: str, *groups: str) -> Any:
+    """Return a kind of charm with more groups of actions, each named as "module.NAME"."""
+    kind = _named(name)
+    return attr.evolve(kind, groups=(*kind.groups, *map(_named, groups)))
+
+
+def main(name: str, *groups: str) -> None:
+    """Run a charm of `kind_of` in the execution environment that started this process."""
     served = "VPNAAS_RELEASE" in os.environ
     if not served:
         # This process handles one event and ends, so its garbage does not matter. Collection takes
@@ -73,7 +76,7 @@ def main(module: str, name: str, more: str = "") -> None:
         gc.disable()
         sys.meta_path.insert(0, _Unused())
         setattr(attr, "frozen", _frozen)  # noqa: B010 - mypy takes it for a constant
-    kind: Any = charm_class(module, name, more)
+    kind = kind_of(name, *groups)
     if served:
         from helm_ee import server  # A Juju unit lacks the modules it needs.
 

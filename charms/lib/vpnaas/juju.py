@@ -20,8 +20,8 @@ from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 from vpnaas import actions
 from vpnaas.base.errors import NotReadyError, StorageError
 from vpnaas.base.links import PROVIDER, REQUIRER
+from vpnaas.charm import Charm, Kind
 from vpnaas.environment import Environment, Related
-from vpnaas.reconciling import ReconcilingCharm
 
 logger = logging.getLogger(__name__)
 
@@ -227,13 +227,13 @@ class JujuEnvironment(Environment):
 class JujuCharm(CharmBase):
     """Hands Juju's events and actions to the code of a charm."""
 
-    kind = ReconcilingCharm  # Class of that code.
+    kind: Kind
     settled = StoredState()  # type: ignore[no-untyped-call]
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.settled.set_default(fingerprint="")
-        self.code = self.kind(JujuEnvironment(self))  # Object of this class.
+        self.code = Charm(self.kind, JujuEnvironment(self))
         events = [
             self.on.install,
             self.on.start,
@@ -255,7 +255,7 @@ class JujuCharm(CharmBase):
         for event in events:
             self.framework.observe(event, self.handle_event)
         self.framework.observe(self.on.stop, self.handle_stop)
-        for name in actions.declared(self.kind):
+        for name in actions.declared(self.kind.groups):
             if name in self.meta.actions:
                 event = getattr(self.on, name.replace("-", "_") + "_action")
                 self.framework.observe(event, self.handle_action)
@@ -278,11 +278,13 @@ class JujuCharm(CharmBase):
             event.fail(passable(answer.failed))
 
 
-def charm_of(kind: Type[ReconcilingCharm]) -> Type[JujuCharm]:
-    return type(kind.__name__, (JujuCharm,), {"kind": kind})
+def charm_of(kind: Kind) -> Type[JujuCharm]:
+    # ops stores data under the name of the class: as NrUeCharm that of the kind nr-ue.
+    words = [word.capitalize() for word in kind.name.split("-")]
+    return type("".join(words) + "Charm", (JujuCharm,), {"kind": kind})
 
 
-def run(kind: Type[ReconcilingCharm]) -> None:
+def run(kind: Kind) -> None:
     """Handle the event for which Juju started this process."""
     # Each log record starts a juju-log process, and Juju logs each event itself.
     logging.disable(logging.DEBUG)

@@ -5,25 +5,33 @@ timer of the VDU removes it at that moment. At boot the same program runs before
 up. Every reconcile looks too, so a device whose time is over does not come back.
 """
 
+import io
+import json
 import time
-from typing import Dict, List, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
+import segno
 
+from vpnaas.actions import OUTPUT_LIMIT, Actions, Params, action
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError
+from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import DIRECTORY, OWN_INTERFACES, wireguard_interface
-from vpnaas.features.feature import Extra, Feature, Sight
-from vpnaas.params.devices import LINK, AccessParams, networks
-from vpnaas.params.intent import LinkParams, ManualPeer
-from vpnaas.peers.inputs import CharmState
+from vpnaas.features.feature import Addition, Extra, Feature, Sight
+from vpnaas.params import devices
+from vpnaas.params.devices import LINK, AccessParams, Enrolling, networks
+from vpnaas.params.intent import Intent, LinkParams, ManualPeer
+from vpnaas.peers.inputs import Beside, CharmState
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.tunnels.wireguard.names import CONF, UNIT
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.installed import Units, filled
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.programs import source
+from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Results, Step
 
+ACCESS_KEY = "access"
 INTERFACE = wireguard_interface(LINK)
 BOOT = BootTable("devices", "osm_vpnaas_devices", "What devices of a slice may reach")
 PROGRAM = "/usr/local/lib/osm-vpnaas/expire"
@@ -172,3 +180,113 @@ class Access(Feature):
         if LINK not in sight.charm_state.intent.off:
             return []
         return BOOT.steps_to(None, sight.results) + expiry((), sight.results)
+
+
+class Devices(Addition):
+    """What lets devices into the data network."""
+
+    tried = None  # type: Optional[AccessParams]  # Parameters that are being tried.
+
+    def params(self) -> AccessParams:
+        if self.tried is not None:
+            return self.tried
+        text = self.stored()
+        if not text:
+            return AccessParams()
+        return AccessParams.parse(fields.json_object("peer relation: access", text))
+
+    def beside(self) -> Beside:
+        return Beside(features=(Access(self.params()),))
+
+    def stored(self) -> str:
+        return self.environment.stored(ACCESS_KEY)
+
+    def reconcile(
+        self, vdu: Vdu, charm_state: CharmState, seen: VduFacts, plans: Mapping[str, LinkPlan]
+    ) -> Optional[Extra]:
+        peers = plans[LINK].peers if LINK in plans else ()
+        return AccessOutcome(len(peers), bool(self.params().interface))
+
+
+class DeviceActions(Actions):
+    """Lets devices in, and shows and revokes them."""
+
+    @property
+    def devices(self) -> Devices:
+        return Devices.of(self.charm)
+
+    @action("configure-access")
+    def configure_access(self, params: Params) -> Dict[str, Any]:
+        new = AccessParams.parse(params)
+        with self.charm.vdu() as vdu:
+            check_interface(new.interface, self.charm.facts(vdu), self.charm.charm_state())
+        self.devices.tried = new
+        link = self.charm.reconcile_now().plans.get(LINK)
+        if link is None or link.unusable:
+            reasons = link.problems if link is not None else ("it is switched off",)
+            raise VpnaasError("link {} cannot be used: {}".format(LINK, reasons[0]))
+        self.charm.environment.store(ACCESS_KEY, json.dumps(new.to_params()))
+        return dict(new.to_params())
+
+    @action("enrol-device")
+    def enrol_device(self, params: Params) -> Dict[str, Any]:
+        enrolling = Enrolling.parse(params)
+        if not self.devices.params().interface:
+            raise VpnaasError("no data network is configured yet; run configure-access first")
+        with self.charm.vdu() as vdu:
+            now = self.charm.facts(vdu).now
+        intent, device = devices.enrolled(self.charm.intent(), enrolling, now)
+        outcome = self.charm.admit(intent, device)
+        return _answer(outcome.plans[LINK], device, enrolling.routing)
+
+    @action("revoke-device")
+    def revoke_device(self, params: Params) -> Dict[str, Any]:
+        name = str(params.get("name", ""))
+        before = self.charm.intent()
+        intent = devices.revoked(before, name)
+        self.charm.revoke("revoke-device", LINK, intent)
+        return {"revoked": name, "was-enrolled": intent is not before}
+
+    @action("show-devices")
+    def show_devices(self, params: Params) -> Dict[str, Any]:
+        name = str(params.get("name", "all"))
+        outcome = self.charm.reconcile_now()
+        views = next(link for link in outcome.links if link.link == LINK).details["peers"]
+        peers, expired = shown(self.charm.intent(), outcome.now, views, name)
+        view = self.charm.bounded({LINK: {"peers": peers}}, OUTPUT_LIMIT * 8 // 10)[LINK]
+        return dict(view, expired=expired)
+
+
+def _answer(plan: LinkPlan, device: ManualPeer, routing: str) -> Dict[str, Any]:
+    """Return the output of `enrol-device`: the device's file, as text and as a QR code."""
+    assert plan.endpoint is not None  # noqa: S101 - a link that admits peers has one
+    reached = networks(plan.params)
+    file = devices.render(device, plan.state.public_key, plan.endpoint, reached, plan.mtu, routing)
+    image = io.BytesIO()
+    segno.make_qr(file, error="l").save(image, kind="svg", xmldecl=False, scale=4)
+    return {
+        "device": device.name,
+        "address": fields.show_networks(device.allowed_prefixes),
+        "networks": fields.show_networks(reached),
+        "expires": devices.show_time(device.expires),
+        "wg-quick": file,
+        "qr-svg": image.getvalue().decode("utf-8").strip(),
+    }
+
+
+def shown(
+    intent: Intent, now: int, views: Sequence[Mapping[str, Any]], name: str
+) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
+    """Return what show-devices says of all devices or of one, and the ends of those expired."""
+    enrolled = {peer.name: peer for peer in intent.manual(LINK)}
+    if name != "all":
+        fields.choice("show-devices: name", name, sorted(enrolled) or ["none is enrolled"])
+    now = max(now, int(time.time()))
+    expired = set(enrolled) - {peer.name for peer in intent.at(now).manual(LINK)}
+    peers = []
+    for view in views:
+        device = enrolled.get(view["peer"])
+        if device is not None and name in ("all", device.name):
+            peers.append(dict(view, expires=devices.show_time(device.expires)))
+    chosen = sorted(each for each in expired if name in ("all", each))
+    return peers, {each: devices.show_time(enrolled[each].expires) for each in chosen[:100]}

@@ -1,15 +1,19 @@
-"""Parameters and answers of the actions on certificates and revocation; pure functions."""
+"""The actions on certificates and revocation."""
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from vpnaas.actions import Actions, Params, action
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.links import DIRECTORY
 from vpnaas.params.intent import Intent
 from vpnaas.params.ipsec import EXTERNAL
+from vpnaas.params.servers import Enrolment
 from vpnaas.peers.inputs import CharmState, Given
-from vpnaas.peers.peer import Peer
+from vpnaas.peers.peer import Peer, read_record
 from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.steps import read
 
 
 def keys_of(
@@ -85,3 +89,49 @@ def given(params: Mapping[str, Any]) -> Given:
     issued, *between = [x509.certificate(where + "certificate", each) for each in texts]
     root = x509.authority(where + "ca-certificate", text("ca-certificate"))
     return Given(issued, root, tuple(between))
+
+
+class CertificateActions(Actions):
+    """Where the certificates of a link come from, and which peers must not come back."""
+
+    @action("revoke-peer")
+    def revoke_peer(self, params: Params) -> Dict[str, Any]:
+        link = self.charm.one_link(params)
+        label = str(params.get("peer", ""))
+        keys = keys_of(self.charm.charm_state(), link, label, self._applied(link))
+        intent = self.charm.intent().with_revoked(link, keys)
+        self.charm.revoke("revoke-peer", link, intent)
+        return {"revoked": label, "link": link, "public-keys": keys}
+
+    def _applied(self, link: str) -> Tuple[Peer, ...]:
+        """Return the peers that a link has on the VDU, () if the VDU does not answer."""
+        try:
+            with self.charm.vdu() as vdu:
+                record = read("applied", DIRECTORY.format(link) + "/applied.json")
+                return read_record(vdu.execute([record], exclusive=False).check().text("applied"))
+        except VpnaasError:
+            return ()
+
+    @action("set-enrolment")
+    def set_enrolment(self, params: Params) -> Dict[str, Any]:
+        link = self.charm.one_link(params)
+        enrolment = Enrolment.parse(params)
+        outcome = self.charm.change_intent(self.charm.intent().with_enrolment(link, enrolment))
+        return self.charm.view(outcome, frozenset([link]))
+
+    @action("show-csr")
+    def show_csr(self, params: Params) -> Dict[str, Any]:
+        link = self.charm.one_link(params)
+        return requests(link, self.charm.reconcile_now().plans.get(link))
+
+    @action("set-certificate")
+    def set_certificate(self, params: Params) -> Dict[str, Any]:
+        link = self.charm.one_link(params)
+        require_operated(self.charm.intent(), link)
+        certificates = {link: given(params)}
+        plan = self.charm.reconcile_now(certificates=certificates).plans[link]
+        if plan.state is None:
+            self.charm.reconcile_and_report()  # Go back to what was before.
+            raise VpnaasError((plan.problems or plan.waiting)[0])
+        # A staged key takes over now if its peers have acknowledged it.
+        return self.charm.view(self.charm.reconcile_now(), frozenset([link]))

@@ -1,13 +1,17 @@
 """Interface between a feature of a VNF, the plan, and the unit status."""
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 import attr
 
-from vpnaas.peers.inputs import CharmState
+from vpnaas.peers.inputs import Beside, CharmState
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Results, Step
+
+if TYPE_CHECKING:
+    from vpnaas.charm import Charm
 
 
 @attr.frozen
@@ -67,3 +71,39 @@ class Extra:
     def shown(self) -> Dict[str, Any]:
         """Return what show-status adds to the links."""
         return {}
+
+
+A = TypeVar("A", bound="Addition")
+
+
+class Addition:
+    """What only some VNFs have besides links; it is reconciled after them, in the same session."""
+
+    relations: Tuple[str, ...] = ()
+    """Endpoints other than links whose events lead to a reconcile."""
+
+    def __init__(self, charm: "Charm") -> None:
+        self.environment = charm.environment
+
+    @classmethod
+    def of(cls: Type[A], charm: "Charm") -> A:
+        """Return this addition of a charm, for actions on it."""
+        assert isinstance(charm.addition, cls)  # noqa: S101 - their kind has both
+        return charm.addition
+
+    def configured(self) -> bool:
+        """Tell whether there is something to reconcile without any link."""
+        return False
+
+    def beside(self) -> Beside:
+        return Beside()
+
+    def stored(self) -> str:
+        """Return the data in Juju that it depends on, without the relations of links."""
+        return ""
+
+    def reconcile(
+        self, vdu: Vdu, charm_state: CharmState, seen: VduFacts, plans: Mapping[str, LinkPlan]
+    ) -> Optional[Extra]:
+        """Bring it to the wanted state; an error is part of the outcome."""
+        return None

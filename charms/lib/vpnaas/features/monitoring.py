@@ -3,11 +3,15 @@
 The program is `exporter`. It listens on the VDU's own address on the management interface only.
 """
 
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
+import attr
+
+from vpnaas.actions import Actions, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.features.feature import Feature, Sight
+from vpnaas.params.gateway import exporter_port, log_server
 from vpnaas.peers.inputs import CharmState
 from vpnaas.vdu import trouble
 from vpnaas.vdu.facts import VduFacts
@@ -96,3 +100,15 @@ class Monitoring(Feature):
             ECHO_FILE: source("echo.py"),
         }
         return UNITS.steps_to({path: (text, 0o644) for path, text in files.items()}, results)
+
+
+class MonitoringActions(Actions):
+    """Sets what the VDU tells of itself."""
+
+    @action("configure-monitoring")
+    def configure_monitoring(self, params: Params) -> Dict[str, Any]:
+        intent = self.charm.intent()
+        port, server = exporter_port(params), log_server(params, intent.log_server)
+        intent = attr.evolve(intent, monitoring=port, log_server=server)
+        self.charm.change_feature(intent, Monitoring.name)
+        return {"exporter-port": port, "log-server": server or "none"}

@@ -18,11 +18,12 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import attr
 
+from vpnaas.actions import Actions, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.features.feature import Feature, Sight
-from vpnaas.params.qos import LinkQos
+from vpnaas.params.qos import LinkQos, link_qos
 from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.installed import Units, filled
@@ -323,3 +324,36 @@ def shown(shares: Sequence[Share], results: Results) -> Dict[str, Any]:
                 "delayed": int(counter[3]) if counter else 0,
             }
     return summary
+
+
+class QosActions(Actions):
+    """Sets and shows the shares of links."""
+
+    @action("set-qos")
+    def set_qos(self, params: Params) -> Dict[str, Any]:
+        link = self.charm.one_link(params)
+        intent = self.charm.intent().with_qos(link, link_qos(params))
+
+        outcome = self.charm.change_intent(
+            intent, lambda found: _refusals(found.plans[link], found.reasons(Qos.name))
+        )
+        return self._qos(self.charm.charm_state(intent), outcome.plans)
+
+    @action("show-qos")
+    def show_qos(self, params: Params) -> Dict[str, Any]:
+        with self.charm.vdu() as vdu:
+            charm_state = self.charm.charm_state()
+            return self._qos(charm_state, self.charm.plan(charm_state, vdu).links)
+
+    def _qos(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> Dict[str, Any]:
+        links = shares(charm_state, plans)
+        if not links:
+            return {}
+        with self.charm.vdu() as vdu:
+            return shown(links, vdu.execute(look(links), exclusive=False).check())
+
+
+def _refusals(plan: LinkPlan, problems: List[str]) -> Sequence[str]:
+    """Return why a link does not get what set-qos asks for."""
+    refused = [p for p in plan.problems if p.startswith("set-qos")]
+    return refused + problems or (plan.problems if plan.unusable else ())

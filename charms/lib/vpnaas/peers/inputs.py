@@ -33,7 +33,7 @@ class Given:
 
 @attr.frozen
 class Beside:
-    """What links must know of a VNF's addition, see `reconciling.Addition`."""
+    """What links must know of a VNF's addition, see `features.feature.Addition`."""
 
     # Starts of the names of a network function's devices, and networks among its parameters.
     devices: Tuple[str, ...] = ()

@@ -4,8 +4,11 @@ A charm with `gateway: true` in its charm.yaml sets this up together with its li
 reconcile. An interface belongs to the untrusted side if it is the underlay of a link with a VPN.
 """
 
-from typing import Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
+import attr
+
+from vpnaas.actions import Actions, Params, action
 from vpnaas.base import fields
 from vpnaas.base.links import IPSEC, KEYED, WIREGUARD
 from vpnaas.features.feature import Feature, Sight
@@ -140,3 +143,13 @@ class Gateway(Feature):
             run("gateway/restart", *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90),
             PENDING.end(),
         ]
+
+
+class GatewayActions(Actions):
+    """Sets what a security gateway lets pass."""
+
+    @action("configure-gateway")
+    def configure_gateway(self, params: Params) -> Dict[str, Any]:
+        gateway = GatewayParams.parse(params)
+        self.charm.change_feature(attr.evolve(self.charm.intent(), gateway=gateway), Gateway.name)
+        return gateway.to_params()

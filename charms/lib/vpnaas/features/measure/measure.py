@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 import attr
 
+from vpnaas.actions import Actions, Params, action
 from vpnaas.base import fields
 from vpnaas.base.declared import At, Declared, any_text, choice_field, number_field, text_field
 from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
@@ -487,3 +488,26 @@ class LinkTest(Declared):
 
 
 LinkMeasurement = Union[ThroughputTest, LatencyTest, LinkTest]
+
+
+class MeasureActions(Actions):
+    """Measurements through a link, and beside it."""
+
+    @action("measure-throughput")
+    def measure_throughput(self, params: Params) -> Dict[str, Any]:
+        return self._measure(params, ThroughputTest.parse(params))
+
+    @action("measure-latency")
+    def measure_latency(self, params: Params) -> Dict[str, Any]:
+        return self._measure(params, LatencyTest.parse(params))
+
+    @action("measure-link")
+    def measure_link(self, params: Params) -> Dict[str, Any]:
+        return self._measure(params, LinkTest.parse(params))
+
+    def _measure(self, params: Params, test: LinkMeasurement) -> Dict[str, Any]:
+        with self.charm.vdu() as vdu:
+            peers = self.charm.measured_plan(params, vdu).links[test.link].peers
+            peer = choose_peer(test.link, test.peer, peers)
+            results = vdu.execute(test.steps(peer), exclusive=False)
+        return test.summary(peer, results)

@@ -1,21 +1,18 @@
-"""The charm of a security gateway that may be one of a pair."""
+"""The pair that a security gateway may be one of, and the actions on it."""
 
 import logging
 from typing import Any, Mapping, Optional
 
 import attr
 
-from vpnaas.actions import Params, action
+from vpnaas.actions import Actions, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import NotReadyError, VpnaasError
-from vpnaas.charm import VnfCharm
-from vpnaas.environment import Environment
-from vpnaas.features.feature import Extra
+from vpnaas.features.feature import Addition, Extra
 from vpnaas.features.pair import gateway_pair
 from vpnaas.features.pair.gateway_pair import PairOutcome
 from vpnaas.features.pair.params import NO_ROLE, PairParams, from_json, pair_params
 from vpnaas.peers.inputs import Beside, CharmState
-from vpnaas.reconciling import Addition
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu
@@ -31,10 +28,8 @@ RESUME = "resume"
 class Pair(Addition):
     """The pair that a gateway is one of, if it is one."""
 
-    def __init__(self, environment: Environment) -> None:
-        self.environment = environment
-        # Parameters that are being tried, in the form of those that are stored.
-        self.tried: Optional[str] = None
+    # Parameters that are being tried, in the form of those that are stored.
+    tried = None  # type: Optional[str]
 
     def params(self) -> Optional[PairParams]:
         return from_json(self.stored() if self.tried is None else self.tried)
@@ -80,36 +75,36 @@ def _reconciled(
     return gateway_pair.conclude(pair, vdu.execute(steps).check(), gateway_pair.AFTER)
 
 
-class GatewayCharm(VnfCharm):
-    """Proxy charm of a gateway; `configure-standby` makes it one of a pair."""
+class PairActions(Actions):
+    """Makes a gateway one of a pair, and has it give way to the other."""
 
-    def __init__(self, environment: Environment) -> None:
-        self.pair = Pair(environment)
-        super().__init__(environment, self.pair)
+    @property
+    def pair(self) -> Pair:
+        return Pair.of(self.charm)
 
     def _change_pair(self, params: Optional[PairParams]) -> PairOutcome:
         """Apply new parameters to the VDU, and store them if they can work."""
         self.pair.tried = params.to_json() if params else ""
-        extra = self._reconcile_now().extra
+        extra = self.charm.reconcile_now().extra
         if params is None and not isinstance(extra, PairOutcome):
             extra = PairOutcome(NO_ROLE, details={"role": NO_ROLE})
         if not isinstance(extra, PairOutcome) or extra.state == "failed":
             self.pair.tried = self.pair.stored()
-            self.reconcile_and_report()  # Go back to the stored parameters, or to no pair.
+            self.charm.reconcile_and_report()  # Go back to the stored parameters, or to no pair.
             reason = extra.problem if isinstance(extra, PairOutcome) else "not ready yet; try again"
             raise VpnaasError(reason)
-        self.environment.store(PAIR_KEY, self.pair.tried)
+        self.charm.environment.store(PAIR_KEY, self.pair.tried)
         return extra
 
     @action("configure-standby")
-    def _configure_standby(self, params: Params) -> Mapping[str, Any]:
+    def configure_standby(self, params: Params) -> Mapping[str, Any]:
         pair, before = pair_params(params), self.pair.params()
         if pair is not None and before is not None:
             pair = attr.evolve(pair, away=before.away)
         return self._change_pair(pair).details
 
     @action("switch-over")
-    def _switch_over(self, params: Params) -> Mapping[str, Any]:
+    def switch_over(self, params: Params) -> Mapping[str, Any]:
         given = str(params.get("activity", GIVE_UP))
         what = fields.choice("switch-over: activity", given, (GIVE_UP, RESUME))
         pair = self.pair.params()
@@ -117,7 +112,7 @@ class GatewayCharm(VnfCharm):
             raise VpnaasError("this gateway is not one of a pair; run configure-standby first")
         self._change_pair(attr.evolve(pair, away=what == GIVE_UP))
         if what == GIVE_UP:
-            with self._vdu() as vdu:
+            with self.charm.vdu() as vdu:
                 gone = vdu.execute(gateway_pair.left(pair), exclusive=False).check()
             if gone.exit_code("pair/left") != 0:
                 self._change_pair(attr.evolve(pair, away=False))
