@@ -251,7 +251,8 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     # `./run test` collects once beside its static checks, with the same arguments.
-    if (kind := config.getoption("record")) and not config.getoption("collectonly"):
+    kind = "PYTEST_XDIST_WORKER" not in os.environ and config.getoption("record")
+    if kind and not config.getoption("collectonly"):
         of = " ".join([config.getoption("markexpr"), *config.getoption("file_or_dir")])
         record.write(kind, _RUN.document(of, time.monotonic() - _BEGAN))
     # What failed first is often the cause, and the second failure its result.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +85,21 @@ def check(cloud: Any, plan: Any) -> None:
         assert list(made.addresses) == list(dict.fromkeys(names[port.network_id] for port in ports))
 
 
-@contextmanager
-def networks_of_the_operator(cloud: Any, plan: Any) -> Iterator[list[str]]:
-    """Make the networks that a service expects at its VIM; yield their names."""
+@pytest.fixture
+def before(cloud: Any, plan: Any) -> Iterator[list[str]]:
+    """Networks that a service expects at its VIM, by their names."""
     network = cloud.network
     asked = {planned.existing: planned.subnet for planned in plan.networks if planned.existing}
-    made = []
-    for name, subnet in asked.items():
-        made.append(network.create_network(name=name))
-        third = subnet.split(".")[2]
-        network.create_subnet(
-            network_id=made[-1].id, ip_version=6, cidr=f"fd00:{third}::/64", gateway_ip=None,
-            is_dhcp_enabled=False,
-        )  # fmt: skip
-    yield list(asked)
-    for each in made:
-        network.delete_network(each)
+    with ExitStack() as stack:
+        for name, subnet in asked.items():
+            made = network.create_network(name=name)
+            stack.callback(network.delete_network, made)
+            third = subnet.split(".")[2]
+            network.create_subnet(
+                network_id=made.id, ip_version=6, cidr=f"fd00:{third}::/64", gateway_ip=None,
+                is_dhcp_enabled=False,
+            )  # fmt: skip
+        yield list(asked)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +107,13 @@ def networks_of_the_operator(cloud: Any, plan: Any) -> Iterator[list[str]]:
     [pytest.param(*found, id=f"{found[0]}-{found[1]}") for found in SERVICES],
 )
 def test_a_service_is_made_as_planned_and_removed(
-    cloud: Any, lab: Lab, service: str, params: str, plan: Any
+    cloud: Any, before: list[str], lab: Lab, service: str, params: str, plan: Any
 ) -> None:
-    with networks_of_the_operator(cloud, plan) as before:
-        lab.create("ns", service, params, len(plan.servers))
-        check(cloud, plan)
-        lab.run("ns-delete", "x", "--wait")
-        assert left(cloud) == before
+    # The lab comes after the networks, so that at the end no service is on them.
+    lab.create("ns", service, params, len(plan.servers))
+    check(cloud, plan)
+    lab.run("ns-delete", "x", "--wait")
+    assert left(cloud) == before
 
 
 @pytest.mark.parametrize("params", SLICES)
