@@ -186,7 +186,7 @@ class Pair(Block):
                 "ipsec.py",
                 ('"/etc/osm-vpnaas/*/"', f'"{home}/"'),
                 ("/var/run/charon.vici", str(self.daemons[name].socket)),
-                ('["swanctl"] + list(words)', f'["swanctl"] + list(words) + ["--uri", "{uri}"]'),
+                ('run("swanctl", *words)', f'run("swanctl", *words, "--uri", "{uri}")'),
             )
         return str(home / "turn")
 

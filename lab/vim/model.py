@@ -157,10 +157,16 @@ class Server:
 Found = TypeVar("Found")
 
 
+_MISSING = {
+    "image": "Image not found with this criteria",
+    "network": "Network not found with this criteria",
+}
+
+
 def only(found: Sequence[Found], what: str, name: str) -> Found:
     """Return the one thing of a name that was found; refuse none and several, as RO does."""
     if not found:
-        raise VimError(f"{what.capitalize()} not found with this criteria: '{name}'")
+        raise VimError(f"{_MISSING[what]}: '{name}'")
     if len(found) > 1:
         raise VimError(f"More than one {what} found with this criteria: '{name}'")
     return found[0]

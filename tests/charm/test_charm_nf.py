@@ -244,7 +244,7 @@ def test_the_vdu_fetches_the_keys_from_a_store(
     assert sentence.startswith("fetch-keys: the store does not answer")
     status, message = service.message("hss")
     assert status == "active"
-    assert "hss ready (the last fetch from the secret store failed, what was there" in message
+    assert "hss ready (the last fetch from the secret store failed, the earlier secrets" in message
     sentence = refused(service.model, "mme", "fetch-keys", **after)
     assert sentence == "the mme has no keys of operator and subscribers"
     for secret in (op, k, own):

@@ -148,7 +148,7 @@ class Lab:
         self.account("north", "north")
         catalogue = Engine(home).catalogue
         for kind, pattern in ((VNFDS, "vnf"), (NSDS, "ns"), (NSTS, "nst")):
-            for package in sorted(dist.glob(f"*_{pattern}.tar.gz")):
+            for package in sorted(dist.glob(f"*_{pattern}[._]*tar.gz")):
                 catalogue.onboard(kind, package)
 
     def account(self, name: str, project: str) -> None:
