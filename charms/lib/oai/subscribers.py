@@ -2,7 +2,7 @@
 
 import json
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Mapping
+from typing import Any, Callable, Dict, Iterator, List, Mapping
 
 import attr
 from vpnaas.actions import Params, action
@@ -17,7 +17,7 @@ from vpnaas.vdu.steps import read, run, which
 from . import cql, fill, hss, params, plan, provision, units, values
 from .hss import Hss
 from .model import SECRETS_FILE, SUBSCRIBER_FILE
-from .network_function import NetworkFunction
+from .network_function import FunctionActions, NetworkFunction
 from .nf_actions import kind_of
 from .params import Secrets
 
@@ -28,6 +28,10 @@ SAME = "same"
 def own_key(given: Params) -> bool:
     """Tell whether add-subscriber gives the subscriber a key of its own."""
     return str(given.get("subscriber-key", SAME)) != SAME
+
+
+Deletions = Callable[[Vdu, str, Mapping[str, str]], List[str]]
+"""Returns the statements that remove a subscriber, by its VDU, IMSI and row."""
 
 
 class Database:
@@ -105,6 +109,17 @@ class Database:
         rows: List[Dict[str, str]] = self.language.table(results.output("rows"))
         return rows
 
+    def remove(self, given: Params, deletions: Deletions) -> Dict[str, Any]:
+        """Remove the subscriber that remove-subscriber names; return the answer."""
+        where = "remove-subscriber"
+        imsi = self.imsi(where, given)
+        with self.changing() as vdu:
+            rows = self.known(vdu, where, imsi)
+            statements = deletions(vdu, imsi, rows[0])
+            self.changed(vdu, imsi, {"removed": True})
+            self.rows(vdu, *statements)
+        return {"removed": imsi}
+
     def known(self, vdu: Vdu, where: str, imsi: str) -> List[Dict[str, str]]:
         """Return the rows of a subscriber."""
         rows = self.rows(vdu, self.language.select(imsi))
@@ -114,12 +129,11 @@ class Database:
         return rows
 
 
-class HssSubscribers:
+class HssSubscribers(FunctionActions):
     """Adds, removes and lists subscribers."""
 
     def __init__(self, charm: Charm) -> None:
-        self.charm = charm
-        self.function = NetworkFunction.of(charm)
+        super().__init__(charm)
         self.database = Database(self.function, "hss", hss.DATA, cql)
 
     def _hss(self) -> Hss:
@@ -144,14 +158,7 @@ class HssSubscribers:
 
     @action("remove-subscriber")
     def remove_subscriber(self, given: Params) -> Dict[str, Any]:
-        where = "remove-subscriber"
-        imsi = self.database.imsi(where, given)
-        with self.database.changing() as vdu:
-            rows = self.database.known(vdu, where, imsi)
-            deletions = self._deletions(vdu, imsi, rows[0])
-            self.database.changed(vdu, imsi, {"removed": True})
-            self.database.rows(vdu, *deletions)
-        return {"removed": imsi}
+        return self.database.remove(given, self._deletions)
 
     def _deletions(self, vdu: Vdu, imsi: str, row: Mapping[str, str]) -> List[str]:
         msisdn = row.get("msisdn", "")

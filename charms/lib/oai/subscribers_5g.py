@@ -12,17 +12,16 @@ from vpnaas.params.qos import TABLE
 
 from . import amf, nssai, params, provision_5g, sql
 from .amf import Amf
-from .network_function import NetworkFunction
+from .network_function import FunctionActions
 from .nf_actions import ConnectedActions, kind_of
 from .subscribers import Database, own_key
 
 
-class AmfSubscribers:
+class AmfSubscribers(FunctionActions):
     """Adds, removes and lists subscribers, and sets their 5QI."""
 
     def __init__(self, charm: Charm) -> None:
-        self.charm = charm
-        self.function = NetworkFunction.of(charm)
+        super().__init__(charm)
         self.database = Database(self.function, "udr", amf.DATA, sql)
 
     def _amf(self) -> Amf:
@@ -47,13 +46,7 @@ class AmfSubscribers:
 
     @action("remove-subscriber")
     def remove_subscriber(self, given: Params) -> Dict[str, Any]:
-        where = "remove-subscriber"
-        imsi = self.database.imsi(where, given)
-        with self.database.changing() as vdu:
-            self.database.known(vdu, where, imsi)
-            self.database.changed(vdu, imsi, {"removed": True})
-            self.database.rows(vdu, *sql.removal(imsi))
-        return {"removed": imsi}
+        return self.database.remove(given, lambda vdu, imsi, row: sql.removal(imsi))
 
     @action("list-subscribers")
     def list_subscribers(self, given: Params) -> Dict[str, Any]:
