@@ -4,6 +4,7 @@ import zlib
 from typing import Tuple
 
 from vpnaas.base.links import DIRECTORY
+from vpnaas.vdu.programs import PYTHON
 
 XFRM = "xfrm"
 POLICY = "policy"
@@ -22,8 +23,7 @@ PORTS = (500, 4500)
 KEEPER = "osm-vpnaas-ipsec-keeper.service"
 KEEPER_FILE = "/etc/systemd/system/" + KEEPER
 PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/ipsec"
-PROGRAM = ("/usr/bin/python3", "-I", PROGRAM_FILE)
-"""Its words. Programs run by their interpreter: /usr/local may be mounted noexec."""
+PROGRAM = (*PYTHON, PROGRAM_FILE)
 ASKER = "osm-vpnaas-ipsec-revocation.service"
 ASKER_FILE = "/etc/systemd/system/" + ASKER
 ASKER_PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/revocation"

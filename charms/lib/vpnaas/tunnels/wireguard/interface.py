@@ -30,7 +30,7 @@ from vpnaas.tunnels.wireguard.names import (
     WATCH_UNIT,
 )
 from vpnaas.vdu import facts, installed, trouble
-from vpnaas.vdu.programs import source
+from vpnaas.vdu.programs import PYTHON, source
 from vpnaas.vdu.steps import Results, Step, enable, read, run, write
 
 OVERHEAD = 80
@@ -464,7 +464,7 @@ def _handovers(configuration: Configuration, state: State, interface: str) -> Li
     # Other processes may use all CPU time. The watch needs little, and packets wait for it.
     how = ["--collect", "--quiet", "--nice=-10", "--unit=" + WATCH_UNIT.format(link)]
     how.append("--property=RuntimeDirectory=" + WATCH.format(link))
-    words = ("/usr/bin/python3", "-I", HANDOVER_PROGRAM, interface, STAGED.format(link))
+    words = (*PYTHON, HANDOVER_PROGRAM, interface, STAGED.format(link))
     at = link + "/apply/handover"
     return [
         write(at, HANDOVER_PROGRAM, source("handover.py"), 0o755),

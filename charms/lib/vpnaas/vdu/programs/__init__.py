@@ -9,6 +9,8 @@ import pkgutil
 import re
 from typing import Match
 
+PYTHON = ("/usr/bin/python3", "-I")
+"""Words before the file of a program: /usr/local, where it lies, may be mounted noexec."""
 _SHARED = re.compile(r"^from vpnaas\.vdu\.programs\.(\w+) import (?:\([^)]*\)|.*)\n", re.M)
 
 
