@@ -235,7 +235,8 @@ def console(vim: Vim, server: str, name: str) -> Callable[..., str]:
     def run(*argv: str, text: str | bytes | None = None, timeout: float = 120.0) -> str:
         done = vim.console(server, list(argv), input=text, timeout=timeout)
         if done.returncode:
-            raise click.ClickException(f"{name}: {argv[0]} failed: {done.stderr.strip()}")
+            reason = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise click.ClickException(f"{name}: {argv[0]} failed: {reason[-1]}")
         return str(done.stdout)
 
     return run
