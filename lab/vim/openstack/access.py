@@ -18,7 +18,7 @@ from lab.errors import VimError
 _NOVA = "2.60"
 
 #: Seconds that an API may take for an answer.
-_API_SECONDS = 120
+API_SECONDS = 120
 
 
 class Settings(BaseModel):
@@ -85,7 +85,7 @@ def _connection(text: str) -> Any:
         load_yaml_config=False,
         load_envvars=False,
         app_name="osm-lab",
-        api_timeout=_API_SECONDS,
+        api_timeout=API_SECONDS,
         compute_default_microversion=_NOVA,
         region_name=config.region_name,
         interface="internal" if config.use_internal_endpoint else "public",

@@ -1,7 +1,8 @@
 """One OpenStack account: the calls that OSM's RO makes for networks, servers and what they need.
 
 All that it makes names the account and the owner: in its description, a server in its metadata. The
-call that makes a thing writes them, so that nothing is lost if this process is killed.
+call that makes a thing writes them, and a note of the call stays until it is answered, so that
+nothing is lost if this process is killed.
 """
 
 import base64
@@ -39,6 +40,7 @@ from lab.vim.model import (
     only,
 )
 from lab.vim.openstack.access import Access, Settings, connection, refusals
+from lab.vim.openstack.asked import asking, may_come
 from lab.vim.store import NAME, Home, parsed
 
 #: Key of a server's metadata with its owner.
@@ -124,18 +126,19 @@ class OpenStack:
         account = self._mark()
         return mark[len(account) :].rpartition(":")[0] if mark.startswith(account) else ""
 
-    # --- networks ----------------------------------------------------------------------------
+    @property
+    def _notes(self) -> Path:
+        return self._path.with_name("asked")
 
-    def networks(self) -> list[Network]:
-        """All networks that the project sees."""
-        return self._networks()
+    # --- networks ----------------------------------------------------------------------------
 
     def management_network(self) -> Network:
         """The network that the account names."""
         name = self._config.management_network_name
-        return only(self._networks(name=name), "network", name)
+        return only(self.networks(name=name), "network", name)
 
-    def _networks(self, **query: Any) -> list[Network]:
+    def networks(self, **query: Any) -> list[Network]:
+        """All networks that the project sees, or those of a query of Neutron's."""
         with self._refusals():
             neutron = self._cloud.network
             subnets: dict[str, Any] = {}
@@ -171,7 +174,7 @@ class OpenStack:
             return mine[0]
         used = [network.subnet for network in known if network.subnet]
         cidr = addresses.parse_subnet(spec.subnet or addresses.default_subnet(used))
-        wanted: dict[str, Any] = {"name": spec.name, "description": self._mark(tag)}
+        wanted: dict[str, Any] = {"name": spec.name}
         if spec.mtu is not None:
             wanted["mtu"] = spec.mtu
         if self._config.disable_network_port_security:
@@ -185,9 +188,9 @@ class OpenStack:
         }
         if spec.pool is not None:
             inside["allocation_pools"] = [dict(zip(("start", "end"), spec.pool, strict=True))]
-        with self._refusals():
+        with self._refusals(), asking(self._notes, self._mark(tag)) as own:
             neutron = self._cloud.network
-            network = neutron.create_network(**wanted)
+            network = neutron.create_network(**wanted, description=own)
             try:
                 subnet = neutron.create_subnet(network_id=network.id, **inside)
             except BaseException:
@@ -254,7 +257,6 @@ class OpenStack:
                 "name": spec.name,
                 "image_id": image.id,
                 "flavor_id": self._flavor(spec, mark),
-                "metadata": {_KEY: mark},
                 "key_name": self._config.keypair,
                 "config_drive": spec.config_drive or None,
                 "availability_zone": self._zone(),
@@ -266,14 +268,14 @@ class OpenStack:
             server = None
             try:
                 for index, port in enumerate(spec.ports):
-                    ports.append(self._port(port, f"{mark}{index}", spec.name, groups))
+                    ports.append(self._port(port, f"{mark}{index}:", spec.name, groups))
                 nics = [
                     {"port": port.id, **({"tag": asked.tag} if asked.tag else {})}
                     for port, asked in zip(ports, spec.ports, strict=True)
                 ]
-                server = nova.create_server(
-                    networks=nics, **{key: value for key, value in wanted.items() if value}
-                )
+                given = {key: value for key, value in wanted.items() if value}
+                with asking(self._notes, mark) as own:
+                    server = nova.create_server(networks=nics, metadata={_KEY: own}, **given)
                 self._finish(server.id, ports, spec, mark)
             except BaseException:
                 # What this cannot remove, because the API is down, goes with the service.
@@ -302,18 +304,15 @@ class OpenStack:
         return found
 
     def _port(self, spec: PortSpec, mark: str, server: str, groups: Sequence[str]) -> Any:
-        wanted: dict[str, Any] = {
-            "network_id": spec.network_id,
-            "name": spec.tag or server,
-            "description": mark,
-        }
+        wanted: dict[str, Any] = {"network_id": spec.network_id, "name": spec.tag or server}
         if spec.mac:
             wanted["mac_address"] = spec.mac
         if spec.ip:
             wanted["fixed_ips"] = [{"ip_address": spec.ip}]
         if groups and spec.port_security:
             wanted["security_group_ids"] = list(groups)
-        return self._cloud.network.create_port(**wanted)
+        with asking(self._notes, mark) as own:
+            return self._cloud.network.create_port(**wanted, description=own)
 
     def _flavor(self, spec: ServerSpec, mark: str) -> str:
         """Return the flavor of this size, else the nearest if the account says so, or a new."""
@@ -336,13 +335,14 @@ class OpenStack:
             ]
             if enough:
                 return str(min(enough)[1])
-            wanted = {"ram": size[0], "vcpus": size[1], "disk": size[2], "description": mark}
-            try:
-                flavor = nova.create_flavor(name=f"{spec.name}-flv", **wanted)
-            except ConflictException:
-                flavor = nova.create_flavor(
-                    name=f"{spec.name}-flv-{secrets.token_hex(4)}", **wanted
-                )
+            wanted = {"ram": size[0], "vcpus": size[1], "disk": size[2]}
+            with asking(self._notes, mark) as own:
+                name = f"{spec.name}-flv"
+                try:
+                    flavor = nova.create_flavor(name=name, description=own, **wanted)
+                except ConflictException:
+                    name = f"{name}-{secrets.token_hex(4)}"
+                    flavor = nova.create_flavor(name=name, description=own, **wanted)
             return str(flavor.id)
 
     def _finish(self, server_id: str, ports: list[Any], spec: ServerSpec, mark: str) -> None:
@@ -383,7 +383,8 @@ class OpenStack:
             if not each.port_id and each.floating_network_id == pools[0].id:
                 neutron.update_ip(each.id, port_id=port_id)
                 return
-        neutron.create_ip(floating_network_id=pools[0].id, port_id=port_id, description=mark)
+        with asking(self._notes, mark) as own:
+            neutron.create_ip(floating_network_id=pools[0].id, port_id=port_id, description=own)
 
     def replace_server(self, server_id: str, spec: ServerSpec, tag: str, same: bool) -> Server:
         """Replace a server; the new one keeps the old one's management and floating addresses."""
@@ -433,33 +434,43 @@ class OpenStack:
             ports = [port.id for port in self._cloud.network.ports(device_id=server_id)]
             self._remove([server_id], ports)
 
-    def delete_tag(self, tag: str) -> None:
-        """Remove all that an owner has."""
-        self._delete_marked(self._mark(tag))
+    def delete_tag(self, tag: str | None) -> None:
+        """Remove all that an owner has, or the whole account."""
+        mark = self._mark(tag)
+        with self._refusals():
+            nova, neutron = self._cloud.compute, self._cloud.network
+            found = self._marked(mark)
+            while may_come(self._notes, mark, [own for kind in found for own in kind.values()]):
+                time.sleep(_POLL)
+                found = self._marked(mark)
+            servers, ports, addresses, networks, flavors = found
+            self._remove(servers, ports)
+            _each(neutron.delete_ip, addresses)
+            _each(neutron.delete_network, networks)
+            _each(nova.delete_flavor, flavors)
 
     def destroy(self) -> None:
         """Remove all that the account has made, and its record."""
-        self._delete_marked(self._mark())
+        self.delete_tag(None)
         self.forget()
 
     def forget(self) -> None:
         """Remove the record only."""
         shutil.rmtree(self._path.parent, ignore_errors=True)
 
-    def _delete_marked(self, mark: str) -> None:
-        with self._refusals():
-            cloud = self._cloud
-            neutron, project = cloud.network, cloud.current_project_id
-
-            def marked(found: Iterable[Any]) -> list[str]:
-                return [each.id for each in found if (each.description or "").startswith(mark)]
-
-            found = cloud.compute.servers()
-            servers = [each.id for each in found if each.metadata.get(_KEY, "").startswith(mark)]
-            self._remove(servers, marked(neutron.ports(project_id=project)))
-            _each(neutron.delete_ip, marked(neutron.ips(project_id=project)))
-            _each(neutron.delete_network, marked(neutron.networks(project_id=project)))
-            _each(cloud.compute.delete_flavor, marked(cloud.compute.flavors()))
+    def _marked(self, mark: str) -> list[dict[str, str]]:
+        """Return what is marked so, kind by kind, in the order of a removal: ids with marks."""
+        cloud = self._cloud
+        nova, neutron, mine = cloud.compute, cloud.network, {"project_id": cloud.current_project_id}
+        servers = {each.id: each.metadata.get(_KEY, "") for each in nova.servers()}
+        others = neutron.ports(**mine), neutron.ips(**mine), neutron.networks(**mine)
+        described = [
+            {each.id: each.description or "" for each in kind} for kind in (*others, nova.flavors())
+        ]
+        return [
+            {key: own for key, own in kind.items() if own.startswith(mark)}
+            for kind in (servers, *described)
+        ]
 
     def _remove(
         self, servers: Iterable[str], ports: Iterable[str], *, floating: bool = True
@@ -528,5 +539,5 @@ def _fixed(port: Any) -> list[str]:
 
 def _position(port: Any) -> int:
     """Position of a port among those of its server, as its description says; others are last."""
-    last = (port.description or "").rpartition(":")[2]
-    return int(last) if last.isdigit() else 1 << 16
+    place = "".join((port.description or "").split(":")[-2:-1])
+    return int(place) if place.isdigit() else 1 << 16

@@ -6,7 +6,9 @@ import email
 import itertools
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +37,7 @@ from lab.vim import openstack
 from lab.vim.account import Vim, vca_prefix
 from lab.vim.connector import create, is_openstack
 from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
-from lab.vim.openstack import OpenStack, connector
+from lab.vim.openstack import OpenStack, asked, connector
 from lab.vim.openstack.access import Access, Settings, refusals
 from lab.vim.openstack.connector import user_data
 
@@ -114,7 +116,8 @@ class Cloud:
         server = self.servers.create(**values)
         server.to_dict = lambda: {"fault": server.fault}
         for nic in values["networks"]:
-            self.ports.update(nic["port"], device_id=server.id)
+            if nic["port"] in self.ports.rows:  # Nova finds out later
+                self.ports.update(nic["port"], device_id=server.id)
         return server
 
     def left(self) -> dict[str, int]:
@@ -178,6 +181,72 @@ def test_ports_of_a_killed_worker_go_with_its_service(cloud: Cloud, account: Any
     cloud.ports.create(network_id="n", description=f"{vim._mark('ns-11')}0")
     vim.delete_tag("ns-1")
     assert cloud.left() == {"ports": 1}
+
+
+class Unanswered:
+    """A call that an API goes on with when the process that made it is dead."""
+
+    def __init__(self, cloud: Cloud, proxy: Any, name: str, looks: int) -> None:
+        self.call, self.looks = getattr(proxy, name), looks
+        self.asked: list[dict[str, Any]] = []
+        self.dead, self.end = threading.Event(), threading.Event()
+        setattr(proxy, name, self.ask)
+        self.list, cloud.compute.servers = cloud.compute.servers, self.look
+
+    def ask(self, **values: Any) -> None:
+        self.asked.append(values)
+        self.dead.set()
+        self.end.wait(30)
+        raise HttpException("the process is dead: it does not come here")
+
+    def look(self) -> list[Any]:
+        self.looks -= 1
+        if self.looks < 0:
+            self.make()
+        return self.list()
+
+    def make(self) -> None:
+        while self.asked:
+            self.call(**self.asked.pop())
+
+
+@pytest.mark.parametrize("kind", ["network", "port", "flavor", "server", "ip"])
+def test_what_a_killed_worker_asked_for_goes_with_its_service(
+    cloud: Cloud, account: Any, kind: str
+) -> None:
+    vim = account(use_floating_ip=kind == "ip")
+    cloud.networks.create(name="public", is_router_external=True)
+    proxy = cloud.compute if kind in ("flavor", "server") else cloud.network
+    call = Unanswered(cloud, proxy, f"create_{kind}", 2)
+
+    def work() -> None:
+        with suppress(VimError):
+            vim.create_network(NetworkSpec("data", "10.1.0.0/24"), "ns-1")
+            vim.create_server(vdu("id-0"), "ns-1")
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert call.dead.wait(30)
+    vim.delete_tag("ns-1")
+    call.make()
+    assert cloud.left() == {"networks": 1}
+    call.end.set()
+    worker.join(30)
+
+
+def test_what_never_comes_is_waited_for_as_long_as_an_api_may_take(
+    cloud: Cloud, account: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked, "API_SECONDS", 0.3)
+    vim = account()
+    with pytest.raises(SystemExit), asked.asking(tmp_path / "vims/north/asked", vim._mark("ns-1")):
+        raise SystemExit
+    vim.delete_tag("ns-2")
+    [note] = (tmp_path / "vims/north/asked").iterdir()
+    asked_at = note.stat().st_mtime
+    vim.delete_tag("ns-1")
+    assert time.time() - asked_at >= 0.3
+    assert not note.exists()
 
 
 def test_nothing_is_left_of_a_server_that_fails(cloud: Cloud, account: Any) -> None:
