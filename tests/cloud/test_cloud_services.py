@@ -75,7 +75,7 @@ def check(cloud: Any, plan: Any) -> None:
         assert made.status == "ACTIVE"
         ports = sorted(network.ports(device_id=made.id), key=lambda p: p.description)
         for port, asked in zip(ports, server.ports, strict=True):
-            on = keys[asked.network]
+            on = keys[asked.network_id]
             expected = "mgmtnet" if on.management else on.existing or on.name
             assert names[port.network_id] == expected
             assert asked.ip in (None, port.fixed_ips[0]["ip_address"])
