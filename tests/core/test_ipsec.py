@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from support.juju import Juju, pair
@@ -272,6 +273,17 @@ def test_loading_a_link_leaves_connections_of_somebody_else(monkeypatch):
     ipsec.load(["s6a"])
     unloaded = [body for command, body in asked if command == "unload-conn"]
     assert unloaded == [message({"name": old})]
+
+
+def test_a_preshared_key_is_loaded_as_swanctl_loads_it(monkeypatch):
+    """Decoded: else a peer set up by hand has another key."""
+    key = bytes(range(32))
+    file = f"secret = 0s{base64.b64encode(key).decode()}\n"
+    asked = {}
+    monkeypatch.setattr(ipsec, "content", lambda _: file)
+    section = {"id-0": "@near", "id-1": "@far", "include": "/etc/swanctl/x.secret"}
+    ipsec.share(SimpleNamespace(ask=asked.__setitem__), {"ike-s6a-rel-1": section})
+    assert b"\x03\x04data\x00\x20" + key in asked["load-shared"]
 
 
 @pytest.mark.parametrize("trouble", ["none", "an old certificate", "a certificate file is gone"])

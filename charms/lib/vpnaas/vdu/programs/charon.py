@@ -58,7 +58,8 @@ def message(section: Dict[str, Any]) -> bytes:
             items = [sized(5, value_of(key, item)) for item in value.split(", ")]
             parts += [named(4, key)] + items + [bytes([6])]
         else:
-            parts += [named(3, key), struct.pack("!H", len(value)), value.encode()]
+            raw = value if isinstance(value, bytes) else value.encode()
+            parts += [named(3, key), struct.pack("!H", len(raw)), raw]
     return b"".join(parts)
 
 

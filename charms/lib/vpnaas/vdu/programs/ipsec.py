@@ -329,8 +329,10 @@ def share(daemon: Daemon, secrets: Dict[str, Any]) -> None:
         secret = content(section["include"]).strip().partition(" = ")[2]
         owners = ", ".join(section[key] for key in sorted(section) if key.startswith("id-"))
         if secret:
-            key = {"id": name, "type": name.partition("-")[0].upper(), "data": secret}
-            daemon.ask("load-shared", message(dict(key, owners=owners)))
+            # vici takes the key itself; swanctl decodes what a file says.
+            key = {"id": name, "type": name.partition("-")[0].upper()}
+            data = value_of("data", secret)
+            daemon.ask("load-shared", message(dict(key, data=data, owners=owners)))
 
 
 def load(links: Sequence[str]) -> None:
