@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.juju import Juju, pair
-from support.model_charon import ModelSa
+from support.model_charon import RULE, ModelSa
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import MANUAL, Intent, link_params, manual_peer
@@ -136,7 +136,10 @@ def test_what_carries_a_tunnel_is_put_back():
     vdu, link, tun = mme.vdu, mme.vdu.plain["xf-s6a"], mme.vdu.plain["ipsec0"]
     before = mme.vdu.charon.made, (link.mtu, tun.mtu)
     damage = {
-        "rule": lambda: vdu.rules.discard(220),
+        "rule": lambda: vdu.rules.discard(RULE),
+        "rule of somebody else in its place": lambda: vdu.rules.symmetric_difference_update(
+            {RULE, ("10.0.0.0/8", 220, "220"), ("all", 220, "7")}
+        ),
         "route": lambda: vdu.charon.lost_routes.add("172.16.6.129/32"),
         "tun down": lambda: setattr(tun, "up", False),
         "tun mtu": lambda: setattr(tun, "mtu", 1280),
@@ -148,7 +151,7 @@ def test_what_carries_a_tunnel_is_put_back():
         done()
         mme.reconcile()
         assert not mme.error, what
-        assert 220 in vdu.rules, what
+        assert RULE in vdu.rules, what
         assert (link.up, tun.up, link.lost, vdu.charon.lost_routes) == (True, True, set(), set())
         vdu.commands.clear()
         mme.reconcile()
@@ -164,7 +167,7 @@ def test_a_restart_ends_with_a_tunnel(damage):
     juju, hss, mme, _ = ipsec_pair()
     (sa,) = mme.vdu.charon.sas
     {
-        "rule": lambda: mme.vdu.rules.discard(220),
+        "rule": lambda: mme.vdu.rules.discard(RULE),
         "route": lambda: mme.vdu.charon.lost_routes.add("172.16.6.129/32"),
         "tun": lambda: mme.vdu.plain.pop("ipsec0"),
         "states": lambda: setattr(sa, "lost", True),
@@ -172,7 +175,7 @@ def test_a_restart_ends_with_a_tunnel(damage):
     mme.reconcile(restart=frozenset({"s6a"}))
     assert not mme.error
     assert mme.states() == {"s6a": "up"}
-    assert 220 in mme.vdu.rules
+    assert RULE in mme.vdu.rules
     assert not mme.vdu.charon.lost_routes
     assert mme.vdu.charon.sas[0].id != sa.id
 

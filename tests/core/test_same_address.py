@@ -196,6 +196,21 @@ def test_a_route_of_the_own_table_that_failed_is_made_by_the_next_reconcile():
     assert [c[:7] for c in gateway.vdu.commands if c[:3] == made[:3]] == [made]
 
 
+@pytest.mark.parametrize("theirs", [(), ("all", "7"), ("10.43.0.0/24", "7"), ("10.1.0.0/16", "")])
+def test_a_rule_that_is_gone_is_put_back_whatever_rules_have_its_priority(theirs):
+    juju, gateway, cell = deploy()
+    before = set(gateway.vdu.rules)
+    (ours,) = (rule for rule in before if rule[0] == CORE)
+    gateway.vdu.rules.remove(ours)
+    if theirs:
+        gateway.vdu.rules.add((theirs[0], ours[1], theirs[1] or ours[2]))
+    gateway.reconcile()
+    assert gateway.vdu.rules >= before
+    gateway.vdu.commands.clear()
+    assert gateway.reconcile() == 1
+    assert not [c for c in gateway.vdu.commands if "restart" in c]
+
+
 def test_an_interface_with_other_rules_is_made_anew_also_after_a_failure():
     juju, gateway, cell = deploy()
     params = {**gateway.intent.links["s1u"].to_params(), "allowed-prefixes": "10.44.0.0/24"}

@@ -81,8 +81,8 @@ class ModelVdu:
         """Rules of its firewalls, as `nft -j list ruleset` prints them."""
         self.ways: dict[str, str] = {}
         """Interface to an address, "" where a route or rule refuses it; else none is known."""
-        self.rules: set[int] = set()
-        """Priorities of the rules of its routing tables."""
+        self.rules: set[tuple[str, int, str]] = set()
+        """Rules of its routing tables: source, priority and table."""
         self.machine = "a machine"
         self.charon = Charon(self)
         world.vdus.append(self)
@@ -479,7 +479,7 @@ class ModelVdu:
             elif words[:2] == ["route", "replace"]:
                 (made.own_routes if "table" in words else made.routes).add(words[2])
             elif words[:2] == ["rule", "add"]:
-                self.rules.add(int(words[5]))
+                self.rules.add((words[3], int(words[5]), words[7]))
         self.plain["xf-" + link] = made
 
     def _wg_quick_up(self, name):
@@ -616,9 +616,15 @@ class ModelVdu:
             way = self.ways.get(words[2])
             return (2, "") if way == "" else (0, json.dumps([{"dev": way}] if way else []))
         if words[:2] == ["rule", "show"]:
-            return 0, json.dumps([{"priority": number} for number in sorted(self.rules)])
+            rows = []
+            for source, priority, table in sorted(self.rules):
+                src, _, length = source.partition("/")
+                row = {"src": src, "priority": priority, "table": table}
+                rows.append({**row, "srclen": int(length)} if length else row)
+            return 0, json.dumps(rows)
         if words[:2] == ["rule", "add"]:
-            self.rules.add(int(words[words.index("pref") + 1]))
+            rest = words[words.index("pref") :]
+            self.rules.add(("all", int(rest[1]), rest[3]))
             return 0, ""
         made = dict(self._made())
         if words[:2] == ["xfrm", "state"]:

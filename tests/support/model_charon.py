@@ -17,6 +17,9 @@ from support.model_world import PlainInterface, spki
 if TYPE_CHECKING:
     from support.model import ModelVdu
 
+RULE = ("all", TABLE, str(TABLE))
+"""The rule that leads to its routes."""
+
 
 def _key(pem: str) -> str:
     return "0s" + x509.certificate("", pem).key if pem else ""
@@ -113,7 +116,7 @@ class Charon:
         if not self.vdu.esp:
             mtu = re.search(r"mtu (\d+)", self.vdu.files.get(DROPIN_FILE, ""))
             self.vdu.plain[TUN] = PlainInterface(mtu=int(mtu.group(1)) if mtu else 1400)
-        self.vdu.rules.add(TABLE)
+        self.vdu.rules.add(RULE)
         self._load_creds()
         self._load_conns()
 
@@ -121,7 +124,7 @@ class Charon:
         self.running = False
         self.connections, self.keys, self.lists = {}, set(), {}
         self.vdu.plain.pop(TUN, None)
-        self.vdu.rules.discard(TABLE)
+        self.vdu.rules.discard(RULE)
         # Without a word to the peers, which must notice by themselves.
         self.sas = []
 

@@ -22,6 +22,7 @@ from vpnaas.vdu import facts
 
 RULES_FROM = 10000
 """Priority of the first rule; after charon's own table (220), before the main one (32766)."""
+RULE = "from {} priority {} table {}"
 MAX_RULES = fields.MAX_PREFIXES + 1
 
 
@@ -81,7 +82,7 @@ def priority(number: int) -> int:
 def rules(params: LinkParams, number: int) -> List[str]:
     """Return the `ip -batch` lines that route packets from our prefixes by the link's table."""
     own = (fields.host_network(params.inner_address),) + params.allowed_prefixes
-    line = "rule add from {} priority {} table {}"
+    line = "rule add " + RULE
     return [line.format(source, priority(number), number) for source in fields.ordered(own)]
 
 

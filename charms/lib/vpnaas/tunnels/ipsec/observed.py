@@ -9,6 +9,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.base.links import DIRECTORY, ipsec_interface
 from vpnaas.peers.peer import KeyState, read_record
+from vpnaas.peers.same_address import RULE
 from vpnaas.tunnels.ipsec import names, refusals
 from vpnaas.tunnels.ipsec.certificates import Held
 from vpnaas.tunnels.ipsec.names import IDENTITY
@@ -114,8 +115,7 @@ class State(KeyState):
     connected: FrozenSet[fields.IPNetwork] = frozenset()
     tun: Optional[facts.Interface] = None  # TUN of the daemon, None without one.
     tun_routes: FrozenSet[fields.IPNetwork] = frozenset()  # Routes into it, in the daemon's table.
-    # Priorities of the rules, by version of IP.
-    rules: Mapping[int, FrozenSet[int]] = attr.Factory(dict)
+    rules: FrozenSet[str] = frozenset()  # In the form of `same_address.RULE`.
     held: Held = attr.Factory(Held)  # Certificates on the VDU.
     # Result of the check of these and of offers; None for a link without certificates.
     validated: Optional[Validation] = None
@@ -277,7 +277,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         connected=connected,
         tun=tun,
         tun_routes=facts.routes(results, names.TUN, str(names.TABLE))[0],
-        rules=_priorities(results),
+        rules=_rules(results),
     )
 
 
@@ -316,18 +316,24 @@ def public_key(pem: str) -> str:
     return "".join(line.strip() for line in pem.splitlines() if not line.startswith("-----"))
 
 
-def _priorities(results: Results) -> Dict[int, FrozenSet[int]]:
-    """Return the priorities of the rules of IPv4 and IPv6."""
+_PARTS = {"priority", "not", "src", "srclen", "fwmark", "table", "protocol"}
+"""What `ip -j rule` says of our rules."""
+
+
+def _rules(results: Results) -> FrozenSet[str]:
+    """Return the rules in the form of `RULE`. One with more conditions is of somebody else."""
+    found = set()
     try:
-        return {
-            version: frozenset(
-                int(rule["priority"])
-                for rule in json.loads(results.out("ipsec/rule-{}".format(version)) or "[]")
-            )
-            for version in (4, 6)
-        }
+        for version, every, longest in ((4, "0.0.0.0/0", 32), (6, "::/0", 128)):
+            for rule in json.loads(results.out("ipsec/rule-{}".format(version)) or "[]"):
+                source = "{}/{}".format(rule["src"], rule.get("srclen", longest))
+                prefix = every if rule["src"] == "all" else source
+                # charon's own rule may spare what it marks.
+                if not set(rule) - _PARTS and ("fwmark" in rule) == ("not" in rule):
+                    found.add(RULE.format(prefix, rule["priority"], rule["table"]))
     except MALFORMED:
         raise VduError("`ip -j rule` printed something unexpected")
+    return frozenset(found)
 
 
 def parse_loaded(results: Results, prefix: str = "") -> FrozenSet[str]:

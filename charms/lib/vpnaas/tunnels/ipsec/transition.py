@@ -6,7 +6,7 @@ from typing import List, Optional, Sequence, Set, Tuple
 from vpnaas.base import fields
 from vpnaas.base.links import DIRECTORY, IPSEC, ipsec_interface
 from vpnaas.peers.peer import Peer, recording
-from vpnaas.peers.same_address import is_same, no_rules
+from vpnaas.peers.same_address import RULE, is_same, no_rules
 from vpnaas.tunnels.ipsec import enrolment, names
 from vpnaas.tunnels.ipsec.configuration import (
     Configuration,
@@ -96,12 +96,8 @@ def _complete(state: State, live: Interface, lines: Sequence[str]) -> bool:
     """Tell whether the addresses and rules of an `ip -batch` file are there."""
     words = [line.split() for line in lines]
     own = {ip_interface(each[2]) for each in words if each[:2] == ["address", "add"]}
-    # rule add from PREFIX priority NUMBER table NUMBER
-    rules = {
-        (ip_network(each[3]).version, int(each[5])) for each in words if each[:2] == ["rule", "add"]
-    }
-    there = {(version, number) for version, found in state.rules.items() for number in found}
-    return own <= set(live.addresses) and rules <= there
+    rules = {" ".join(each[2:]) for each in words if each[:2] == ["rule", "add"]}
+    return own <= set(live.addresses) and rules <= state.rules
 
 
 def _interface_changes(
@@ -198,7 +194,8 @@ def _daemon_routes(configuration: Configuration, state: State) -> List[Step]:
     """
     link, own = configuration.link, configuration.params.inner_address
     steps: List[Step] = []
-    if names.TABLE not in state.rules.get(own.version, ()):
+    every = "0.0.0.0/0" if own.version == 4 else "::/0"
+    if RULE.format(every, names.TABLE, names.TABLE) not in state.rules:
         marked = state.plane == names.USERSPACE and configuration.same_address
         but: Tuple[str, ...] = ("not", "fwmark", MARK) if marked else ()
         rule = ("pref", str(names.TABLE), "table", str(names.TABLE))
