@@ -41,11 +41,10 @@ def journal(vnf: Vnf) -> str:
 
 
 @contextmanager
-def rules(vnf: Vnf, *lines: str) -> Iterator[None]:
-    """Filter what comes into a VDU, as a firewall in front of it would."""
-    hook = "type filter hook input priority -300;"
-    body = "\n".join((hook, *lines))
-    table = f"table inet trouble {{\nchain input {{\n{body}\n}}\n}}\n"
+def rules(vnf: Vnf, *lines: str, hook: str = "input") -> Iterator[None]:
+    """Filter what comes into a VDU, or leaves it, as a firewall in front of it would."""
+    body = "\n".join((f"type filter hook {hook} priority -300;", *lines))
+    table = f"table inet trouble {{\nchain {hook} {{\n{body}\n}}\n}}\n"
     vnf.out("nft", "-f", "-", input=table)
     try:
         yield
