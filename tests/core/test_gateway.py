@@ -112,6 +112,15 @@ def test_files_of_the_kernels_settings_come_after_those_of_others():
     assert all(path > "/etc/sysctl.d/99-sysctl.conf" for path in (*files, gateway.SYSCTL_FILE))
 
 
+def test_a_file_that_an_earlier_release_had_elsewhere_goes():
+    hss, _ = settled("wireguard")
+    old = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"
+    hss.vdu.files[old] = hss.vdu.files.pop(gateway.SYSCTL_FILE)
+    hss.reconcile(gateway=ON)
+    assert gateway.SYSCTL_FILE in hss.vdu.files
+    assert old not in hss.vdu.files
+
+
 @pytest.mark.parametrize("fault", ["table", "file", "sysctl", "unit"])
 def test_what_somebody_changed_is_put_right(fault):
     hss, _ = settled()

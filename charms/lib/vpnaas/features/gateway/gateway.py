@@ -22,7 +22,7 @@ from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED
 from vpnaas.vdu import installed
 from vpnaas.vdu.installed import Pending
 from vpnaas.vdu.nftables import BootTable
-from vpnaas.vdu.steps import Results, Step, read, run, write
+from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 BOOT = BootTable("gateway", TABLE, "Firewall of a security gateway")
 PENDING = Pending("gateway")
@@ -32,6 +32,7 @@ DAEMON_FILE = "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
 SYSCTL_FILE = "/etc/sysctl.d/99-zz-osm-vpnaas-gateway.conf"
 """After 99-sysctl.conf, which is the /etc/sysctl.conf of somebody else: of files that set the same
 thing, the last one counts at a boot (sysctl.d(5))."""
+OLD_SYSCTL_FILE = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"  # Of charms of version 1.0.0.
 
 
 def _cpus(results: Results) -> int:
@@ -125,6 +126,7 @@ class Gateway(Feature):
         sysctl = installed.HEAD + "".join(lines)
         if results.text("gateway/sysctl") != sysctl:
             steps.append(write("gateway/put-sysctl", SYSCTL_FILE, sysctl))
+            steps.append(remove("gateway/old-sysctl", OLD_SYSCTL_FILE))
         if _untuned(wanted, results):
             words = ("sysctl", "-q", "-e", "-p", SYSCTL_FILE)
             steps.append(run("gateway/load-sysctl", *words, any_exit=True))
