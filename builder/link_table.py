@@ -58,8 +58,9 @@ class End:
         """Tell whether our peer may be this other end."""
         if self.peer.get("public-key"):
             return bool(self.peer["public-key"] == other.key())
-        first = str(self.peer.get("prefixes", "")).partition(",")[0].partition("/")[0]
-        return bool(first) and first == other.inner
+        # What lies behind a gateway may stand before the gateway's own address.
+        prefixes = str(self.peer.get("prefixes", "")).split(",")
+        return bool(other.inner) and other.inner in {each.partition("/")[0] for each in prefixes}
 
     def state(self) -> str:
         """Return the state of the link, or of this peer where it has several."""

@@ -72,6 +72,17 @@ def test_links_in_clear_are_joined_by_their_addresses() -> None:
     assert (link.ends, link.state, link.handshake) == ("a:s11 - b:s11", "clear", None)
 
 
+def test_an_end_may_name_what_lies_behind_a_gateway_before_the_gateway() -> None:
+    clear = {"technology": "none", "state": "clear", "public-key": ""}
+    behind = {"peer": "gw", "prefixes": "10.81.0.0/16,10.82.0.1/32", "state": "clear"}
+    host = {"peer": "host", "prefixes": "10.82.0.10/32,10.82.1.0/24", "state": "clear"}
+    answered = [
+        Answer("n", "gw", AT, {"lan": end("", "10.82.0.1", host, **clear)}),
+        Answer("n", "host", AT, {"vpn-client": end("", "10.82.0.10", behind, **clear)}),
+    ]
+    assert [link.ends for link in links(answered)] == ["gw:lan - host:vpn-client"]
+
+
 def test_a_vnf_that_does_not_answer_is_a_row_too_and_the_first_one() -> None:
     found = links([*answers(), Answer("b", "other", AT, {}, "its charm does not answer")])
     assert (found[0].ends, found[0].state) == ("other", "unknown")
