@@ -212,7 +212,11 @@ class _Edits:
 
     def connect(self, path: Path, others: set[str], whole: bool) -> None:
         """Give a service the link's network and the other VNFs on it; `whole`: our VNF, too."""
-        profiles = _body(documents.read(path))["df"][0]["vnf-profile"]
+        body = _body(documents.read(path))
+        profiles = body["df"][0]["vnf-profile"]
+        if self.link.name in {network["id"] for network in body["virtual-link-desc"]}:
+            problem = f"--link {self.link.name}: {body['id']} has a network of this name"
+            raise BuildError(f"{problem}; allowed: a link that it has not")
         members = [profile["id"] for profile in profiles if profile["vnfd-id"] in others]
         self.write(path, "nsd")
         for member in members:

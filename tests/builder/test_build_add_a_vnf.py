@@ -131,6 +131,7 @@ def test_the_new_link_comes_up_in_the_lab(
         pytest.param("pcrf --link gx:provider --to nothing", "--to nothing; allowed: ", id="other"),
         pytest.param("pcrf --link s11:provider --to spgwc", "spgwc has it; allowed: ", id="taken"),
         pytest.param("hss --link gx:provider --to spgwc", "charms/hss is there", id="there"),
+        pytest.param("pcrf --link s6a:provider --to spgwc", "network of this name", id="network"),
         pytest.param(
             "pcrf --link gx:provider --to spgwc --ns hss_ns",
             "--ns hss_ns; allowed: epc",
