@@ -30,6 +30,7 @@ demo() {
     case "${1:-} ${2:-}" in
         "epc "* | "5g "*) profile=$1; shift ;;
         "--vdu qemu") profile=machines; shift 2 ;;
+        [a-z0-9]*) fail "demo '$1' is unknown; allowed: demo, demo 5g, demo epc, demo --vdu qemu" ;;
     esac
     setup
     build_for experiments --profile "$profile" "$@"

@@ -52,7 +52,9 @@ def test_an_unknown_command_is_refused_with_the_list() -> None:
     done = run("bogus")
     assert done.returncode == 1
     assert "unknown command 'bogus'" in done.stderr
-    assert "build [NAME]" in done.stderr
+    assert "; allowed: acceptance, audit, bench, build, " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "allowed: demo, demo 5g, demo epc" in run("demo", "nope").stderr
 
 
 @pytest.mark.parametrize(
