@@ -6,6 +6,7 @@ them.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
@@ -39,6 +40,14 @@ def unknown(
     return NbiError(f"{text}; {hint}", status)
 
 
+_IN_EE = re.compile(r"Error executing primitive (\S+) in(?:to)? ee=\S+ ?: (?:failed: (?:\1: )?)?")
+
+
+def spoken(reason: object) -> str:
+    """Return why an operation failed, for people: a primitive by its name, without OSM's ids."""
+    return _IN_EE.sub(r"\1: ", str(reason))
+
+
 class ConflictError(NbiError):
     """A request that conflicts with existing records (HTTP status 409)."""
 
@@ -65,6 +74,7 @@ class ClusterError(LcmError):
     """A call or a process of the cluster failed."""
 
 
+STOPPED = "The server is not running, so nothing can be run in it; `lab reboot` starts it."
 TIMED_OUT = "Timed out waiting for action to complete"
 """LCM's words for a primitive of a chart that does not end in time."""
 

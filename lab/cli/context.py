@@ -7,7 +7,7 @@ import click
 
 from lab.cli.progress import watch
 from lab.cli.render import Output
-from lab.errors import NbiError
+from lab.errors import NbiError, spoken
 from lab.lcm import heartbeat
 from lab.nbi import views
 from lab.nbi.engine import Engine, Started
@@ -92,7 +92,7 @@ class Lab:
                 f"see {what}-op-show {op_id}"
             )
         if outcome.state == "FAILED":
-            raise NbiError(f"{kind} of {subject} failed: {outcome.detail}")
+            raise NbiError(f"{kind} of {subject} failed: {spoken(outcome.detail)}")
 
     def finish(self, started: Started, wait: bool) -> None:
         """Follow an operation, then print its id."""

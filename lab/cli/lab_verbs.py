@@ -384,7 +384,14 @@ IN_A_SHELL = """
 #: Folders of a home. The records are the last: what a killed clean-up leaves is still a lab.
 PARTS = ("lcm", "vca", "cluster", "server", "nbi")
 #: What a lab without records has: of a VIM account, a package, `serve`, a look at the charms.
-MARKS = ("vim.lock", "nbi/packages", "server/key.pem", "server/lock", "vca/models")
+MARKS = (
+    "vim.lock",
+    "nbi/packages",
+    "nbi/.packages.lock",
+    "server/key.pem",
+    "server/lock",
+    "vca/models",
+)
 
 
 def _check_home(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from builder.documents import day_1_2
 from lab import files
-from lab.errors import ConflictError, NbiError
+from lab.errors import ConflictError, NbiError, unknown
 from lab.nbi import validation
 from lab.records.ids import admin, new_id
 from lab.records.operations import discard
@@ -103,7 +103,8 @@ class Catalogue:
         of which this is a new revision.
         """
         if not source.exists():
-            raise NbiError(f"package '{source}' does not exist")
+            archives = (path.name for path in source.parent.glob("*.tar.gz"))
+            raise unknown(f"package '{source}' does not exist", source.name, archives)
         vnfds = [d for d in self.store.all(VNFDS) if d["_id"] != replaced]
         package, warnings = validation.package(
             source,
@@ -231,7 +232,8 @@ def _descriptor(package: "Package", kind: str) -> Document:
     from builder.validate.context import checked
 
     if package.kind != kind:
-        raise NbiError(f"{package.descriptor_path} is no {kind} descriptor")
+        verb = {"vnfd": "vnfpkg-create", "nsd": "nspkg-create"}.get(package.kind, "nst-create")
+        raise NbiError(f"{package.descriptor_path} is no {kind} descriptor; {verb} takes it")
     return checked(kind, body_of(package))  # with text where numbers stand for text
 
 

@@ -50,18 +50,17 @@ def check_action(
     for primitive in primitives:
         if primitive.get("name") != name:
             continue
-        extra = dict(given)
-        for parameter in primitive.get("parameter") or ():
-            if parameter["name"] in extra:
-                del extra[parameter["name"]]
-            elif not parameter.get("default-value"):
-                raise NbiError(
-                    f"Needed parameter {parameter['name']} not provided for primitive '{name}'"
-                )
+        parameters = {each["name"]: each for each in primitive.get("parameter") or ()}
+        text, extra = "", [key for key in given if key not in parameters]
+        for key, parameter in parameters.items():
+            if key not in given and not parameter.get("default-value"):
+                text = f"Needed parameter {key} not provided for primitive '{name}'"
+                break
         if extra:
-            text = f"parameter/s '{list(extra)}' not present at vnfd /nsd for primitive '{name}'"
-            names = [parameter["name"] for parameter in primitive.get("parameter") or ()]
-            raise unknown(text, next(iter(extra)), names)
+            also = f"parameter/s '{extra}' not present at vnfd /nsd for primitive '{name}'"
+            raise unknown(f"{text}; {also}" if text else also, extra[0], parameters)
+        if text:
+            raise NbiError(text)
         return primitive
     text = f"Invalid primitive '{name}' is not present at vnfd/nsd"
     raise unknown(text, name, [str(primitive.get("name")) for primitive in primitives])

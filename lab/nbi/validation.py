@@ -85,6 +85,8 @@ def _whose(
         for part in _mappings(parts)
         for entry in _mappings(part.get("additionalParamsForVnf"))
     }
+    if not named and there:
+        return "; give a file of parameters, such as one of dist/params for this package"
     if named <= there:
         return ""
     what = ", ".join(names)

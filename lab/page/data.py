@@ -14,7 +14,7 @@ from builder.tree import Tree
 from lab import accounts
 from lab.descriptors.environments import Environment
 from lab.descriptors.service import Service, service
-from lab.errors import LcmError, NbiError
+from lab.errors import LcmError, NbiError, spoken
 from lab.graph import model
 from lab.graph.states import links_of
 from lab.lcm import heartbeat, looking
@@ -156,7 +156,7 @@ class Data:
         while (done := self.engine.operation(op_id))["operationState"] == "PROCESSING":
             time.sleep(PAUSE)
         if done["operationState"] != "COMPLETED":
-            raise NbiError(str(done["errorMessage"] or done["detailed-status"]))
+            raise NbiError(spoken(done["errorMessage"] or done["detailed-status"]))
         detail = done["detailed-status"]
         output = detail.get("output", "") if isinstance(detail, Mapping) else detail
         try:

@@ -28,7 +28,7 @@ from pathlib import Path
 import psutil
 
 from lab import files
-from lab.errors import VimError
+from lab.errors import STOPPED, VimError
 from lab.procs import ProcessRef, process_group
 from lab.vim import cgroups, cloudinit, containers, dataplane, image, keeper
 from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec, devices
@@ -336,7 +336,7 @@ class Namespaced(Vdu):
         """Return the words before a command that is run inside as root, in these groups."""
         init = self.running().init
         if init is None:
-            raise VimError("The server is not running, so nothing can be run in it.")
+            raise VimError(STOPPED)
         return [*_KEEPER, "--enter", str(init.pid), ",".join(map(str, groups))]
 
     def terminal(self) -> int:

@@ -29,7 +29,7 @@ from lab.certificates import self_signed
 from lab.cli import context, progress, render, watching
 from lab.cli.commands import DEFAULT_HOME, cli, main
 from lab.cli.links import SPARE
-from lab.errors import NbiError, unknown
+from lab.errors import NbiError, spoken, unknown
 from lab.nbi.engine import Engine
 from lab.records.journal import Journal, Tail
 from lab.records.store import NSIS, NSRS, Store
@@ -268,6 +268,7 @@ def test_clean_empties_no_directory_that_is_no_lab(part: str, tmp_path: Path) ->
         "nbi/nsrs/x.json",
         "vim.lock",
         "nbi/packages/x",
+        "nbi/.packages.lock",
         "server/key.pem",
         "vca/models/x",
     ],
@@ -520,6 +521,20 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("failed: add-peer: public-key: no key", "add-peer: public-key: no key"),
+        ("failed: s6a: a prefix is taken", "add-peer: s6a: a prefix is taken"),
+        ("validation failed: (root).link : 'x'", "add-peer: validation failed: (root).link : 'x'"),
+    ],
+)
+def test_why_a_primitive_failed_is_told_without_ids(told: str, said: str) -> None:
+    ee = "5a851320-de05-4e19-807e-2d0ac502127b.vpn-ee-z0-server-vnf.0"
+    assert spoken(f"Error executing primitive add-peer in ee={ee}: {told}") == said
+    assert spoken(f"Error executing primitive add-peer into ee={ee} : {told}") == said
 
 
 def test_an_interrupted_wait_says_that_the_operation_goes_on(

@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 
 from lab import files
-from lab.errors import VimError
+from lab.errors import STOPPED, VimError
 from lab.procs import ProcessRef
 from lab.vim import cgroups, cloudinit, fabric, host, registry
 from lab.vim.model import ACTIVE, BUILD, ERROR, FIRST_NIC_SLOT, SHUTOFF, Network, Server, ServerSpec
@@ -419,7 +419,7 @@ class Machine(Vdu):
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
     ) -> subprocess.CompletedProcess[str]:
         if self._process() is None:
-            raise VimError("The server is not running, so nothing can be run in it.")
+            raise VimError(STOPPED)
         words = ["--signal=KILL", f"{timeout:.3f}", *argv]
         given = {"path": "timeout", "arg": words, "env": _ENVIRONMENT, "capture_output": True}
         if stdin is not None:

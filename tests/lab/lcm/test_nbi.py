@@ -253,8 +253,16 @@ def test_wrong_kind(engine: Engine, tmp_path: Path) -> None:
     folder = tmp_path / "p"
     folder.mkdir()
     (folder / "a_nsd.yaml").write_text(yaml.safe_dump({"nsd": {"nsd": [nsd()]}}))
-    with pytest.raises(NbiError, match="a_nsd.yaml is no vnfd descriptor"):
+    with pytest.raises(NbiError, match="is no vnfd descriptor; nspkg-create takes it"):
         engine.catalogue.onboard(VNFDS, folder)
+
+
+def test_a_package_that_is_not_there_is_answered_with_the_nearest(
+    engine: Engine, tmp_path: Path
+) -> None:
+    (tmp_path / "vpn_endpoint_vnf.tar.gz").touch()
+    with pytest.raises(NbiError, match="does not exist; did you mean 'vpn_endpoint_vnf.tar.gz'"):
+        engine.catalogue.onboard(VNFDS, tmp_path / "vpn_endpoint.tar.gz")
 
 
 def test_what_nbi_takes_without_envelope_or_list_of_one(tmp_path: Path) -> None:
@@ -637,6 +645,12 @@ PRIMITIVES = [
         ("nope", {}, "Invalid primitive 'nope' is not present at vnfd/nsd; allowed: touch"),
         ("touch", {}, "Needed parameter file not provided for primitive 'touch'"),
         ("touch", {"file": "x"}, "Needed parameter empty not provided for primitive 'touch'"),
+        (
+            "touch",
+            {"fil": "x"},
+            "Needed parameter file not provided for primitive 'touch'; parameter/s '['fil']' not "
+            "present at vnfd /nsd for primitive 'touch'; did you mean 'file'",
+        ),
         (
             "touch",
             {"file": "x", "empty": "", "more": 1},

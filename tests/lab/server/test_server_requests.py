@@ -767,3 +767,7 @@ def test_a_file_of_parameters_for_others_is_named_as_such(api: Api, dist: Path) 
     detail = api.post(place, body).json()["detail"]
     hint = "this file is for members hss, mme, and vpn_basic_ns has client, server"
     assert detail.endswith(hint), detail
+    del body["additionalParamsForVnf"]
+    detail = api.post(place, body).json()["detail"]
+    hint = "; give a file of parameters, such as one of dist/params for this package"
+    assert detail.endswith(hint), detail
