@@ -3,13 +3,13 @@
 import secrets
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from nicegui import Client, app, context, run, ui
 
-from builder.link_table import span
+from builder.link_table import Link, span
 from lab.api.tokens import NAME, Tokens
 from lab.errors import NbiError
 from lab.graph import draw
@@ -20,6 +20,7 @@ from lab.page.elements import complain, confirmed, heading, table
 from lab.page.forms import MARK, Form, grouped
 from lab.page.layout import LAYOUT
 from lab.page.stock import Stock, create, example
+from lab.records.store import NSRS
 
 REFRESH = 3.0  # Seconds between two looks at the records.
 LIVE = 5.0  # Seconds after which the page asks for a new look at the counters of a VNF.
@@ -139,7 +140,8 @@ class Page:
                 shown = now
                 lists.refresh(*shown)
             for record in (*now[0], *now[1]):
-                labels[record.key].text = record.links
+                if record.key in labels:  # A browser that has left draws no cards.
+                    labels[record.key].text = record.links
             links.refresh()
             stock.refresh()
 
@@ -187,6 +189,8 @@ class LinksTable:
         self.data = data
         self.table = table("Links", LINK_COLUMNS, "key", 20)
         self.table.props('dense wrap-cells no-data-label="no links yet"')
+        self.table.on("row-click", self._open, [[], ["ns"], None])
+        self.table.add_slot("body-cell-ns", LAYOUT["cells"]["operation"])
         self.refresh()
 
     def refresh(self) -> None:
@@ -204,6 +208,14 @@ class LinksTable:
         ]
         if rows != self.table.rows:
             self.table.rows = rows
+
+    def _open(self, event: Any) -> None:
+        try:
+            key = self.data.engine.store.resolve(NSRS, event.args[1]["ns"])["_id"]
+        except REFUSALS as error:  # deleted meanwhile
+            complain(error)
+            return
+        ui.navigate.to(f"/service/{key}")
 
 
 class ServicePage:
@@ -223,9 +235,15 @@ class ServicePage:
     def show(self) -> None:
         with ui.row().classes("w-full no-wrap max-md:flex-wrap"):
             with ui.card().classes("w-full md:w-1/2"):
-                self.chart = ui.echart(picture(self.graph), on_point_click=self._clicked)
+                self.chart = ui.echart({}, on_point_click=self._clicked)
                 self.chart.classes("h-96 w-full paper")
                 self.chart.props(f'role=img aria-label="VNFs and links of {self.graph.name}"')
+                with ui.row().classes("items-center gap-1"):
+                    for state, words in LAYOUT["legend"].items():
+                        ui.badge(words).style(f"background: {COLOURS[state]} !important")
+                    ui.label("dashed: no tunnel").classes("text-caption")
+                    ui.button("Save as SVG", on_click=self._save).props("flat dense no-caps")
+                self.link = ui.label().classes("whitespace-pre-wrap")
             with ui.card().classes("w-full md:w-1/2"):
                 options = [node.id for node in self.graph.nodes]
                 self.select = ui.select(
@@ -262,10 +280,8 @@ class ServicePage:
             if self.deleted:
                 ui.navigate.to("/")
             return
-        if graph != self.graph:
-            self.graph = graph
-            self.chart.options.clear()
-            self.chart.options.update(picture(graph))
+        self.graph = graph
+        self._draw()
         rows = [_row(operation) for operation in listed]
         if rows != self.operations.rows:
             self.operations.rows = rows
@@ -287,12 +303,23 @@ class ServicePage:
         except REFUSALS as error:
             complain(error)
 
+    def _draw(self) -> None:
+        drawn = picture(self.graph, self.chosen, self.data.links())
+        if drawn != self.chart.options:
+            self.chart.options.clear()
+            self.chart.options.update(drawn)
+
+    def _save(self) -> None:
+        ui.download.content(draw.svg(self.graph), f"{self.graph.name.replace('/', '_')}.svg")
+
     def _node(self) -> Node | None:
         return next((node for node in self.graph.nodes if node.id == self.chosen), None)
 
     def _clicked(self, event: Any) -> None:
         if event.data_type == "node":
             self.select.value = event.name
+        else:  # A phone has no pointer that rests on a link.
+            self.link.text = event.data["told"]
 
     def _chosen(self, event: Any) -> None:
         self._choose(event.value)
@@ -375,29 +402,61 @@ class ServicePage:
             ui.label(text).classes("whitespace-pre-wrap break-all font-mono text-xs")
 
 
-def picture(graph: Graph) -> dict[str, Any]:
-    """Return ECharts' options of a graph."""
+def picture(graph: Graph, chosen: str = "", links: Iterable[Link] = ()) -> dict[str, Any]:
+    """Return ECharts' options of a graph.
+
+    Args:
+        chosen: id of the node that is marked.
+        links: rows of the table, of which the picture tells addresses.
+    """
+    links = list(links)
+    members = {node.id: (node.service, node.member) for node in graph.nodes}
     places = draw.positions(graph)
     several = len({node.service for node in graph.nodes}) > 1
     count: dict[frozenset[str], int] = {}
     return {
+        "tooltip": LAYOUT["charts"]["told"],
         "series": [
             {
                 **LAYOUT["charts"]["graph"],
                 "data": [
                     {
                         "name": node.id,
+                        "value": 0,  # NiceGUI refuses a click on what has none.
                         "x": places[node.id][0] * 600,
                         "y": places[node.id][1] * 400,
-                        "itemStyle": {"color": COLOURS.get(node.state, COLOURS["unknown"])},
+                        "itemStyle": {
+                            "color": COLOURS.get(node.state, COLOURS["unknown"]),
+                            "borderColor": "black",
+                            "borderWidth": 4 if node.id == chosen else 0,
+                        },
+                        "told": told(f"{node.vnfd}, {node.state}", links, members[node.id]),
                         "label": {"formatter": node.id if several else node.member},
                     }
                     for node in graph.nodes
                 ],
-                "links": [_link(edge, count) for edge in graph.edges],
+                "links": [
+                    {
+                        **_link(edge, count),
+                        "told": told(
+                            draw.words(edge), links, members[edge.source], members[edge.target]
+                        ),
+                    }
+                    for edge in graph.edges
+                ],
             }
-        ]
+        ],
     }
+
+
+def told(title: str, links: Iterable[Link], *vnfs: tuple[str, str]) -> str:
+    """Return a title, and the addresses of the links of which all these VNFs are ends."""
+    lines = [title]
+    for link in links:
+        ends = {(link.ns, end.partition(":")[0]) for end in link.ends.split(" - ")}
+        if ends.issuperset(vnfs):
+            lines += [f"{link.ends}: {link.state}", f"inside {link.inner}", f"outside {link.outer}"]
+    return "\n".join(lines)
 
 
 def _link(edge: Edge, count: dict[frozenset[str], int]) -> dict[str, Any]:
@@ -406,6 +465,7 @@ def _link(edge: Edge, count: dict[frozenset[str], int]) -> dict[str, Any]:
     return {
         "source": edge.source,
         "target": edge.target,
+        "value": 0,
         "label": {"formatter": draw.words(edge), "color": COLOURS[edge.state], "opacity": 1},
         "lineStyle": {
             "color": COLOURS[edge.state],

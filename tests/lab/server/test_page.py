@@ -14,12 +14,13 @@ from builder.link_table import Link
 from builder.tree import Tree
 from lab.errors import NbiError
 from lab.graph import model
-from lab.graph.model import COLOURS, Graph, Node
+from lab.graph.model import COLOURS, Edge, Graph, Node
 from lab.nbi.engine import Engine
-from lab.page.app import LinksTable, ServicePage, _row
-from lab.page.data import Data, Sample
+from lab.page.app import LinksTable, Page, ServicePage, _row
+from lab.page.data import Data, Sample, Summary
 from lab.page.elements import answer_label, tell
 from lab.page.forms import FIELDS, GROUPS, INTERRUPTS, MARK, Form, grouped, interruption
+from lab.page.layout import LAYOUT
 from lab.records.store import NSDS, NSRS, NSTS, VNFDS
 
 NODE = Node("basic/client", "basic", "client", "vnfd", "active", "up", service_id="n1")
@@ -35,6 +36,8 @@ CONFIGURE = {
         {"name": "gateway", "data-type": "STRING", "default-value": "auto"},
     ],
 }
+ROW = Link("basic", "vpn", "client:vpn - server:vpn", "10.1.0.2 - 10.1.0.1", "3 - 4", "ipsec",
+           "down", "2026-11-28T04:00:00Z", 9, 1.25, 7200, 100, "no answer from b", 12)  # fmt: skip
 REFUSAL = "configure: mtu: 9 is too small; allowed: at least 1280 <b>bytes</b>"
 
 
@@ -45,6 +48,7 @@ def shown(graph: Graph) -> ServicePage:
         primitives=lambda *_: {"configure": CONFIGURE},
         in_force=lambda *_: {"vpn-client": IN_FORCE},
         watched=lambda: None,
+        links=lambda: [ROW],
         sample=None,
     )
     page: Any = SimpleNamespace(data=data, known=lambda: True)
@@ -241,10 +245,8 @@ def test_a_refusal_is_wrapped_text_and_not_code() -> None:
 
 
 def test_the_table_of_links_shows_state_and_ages() -> None:
-    row = Link("basic", "vpn", "a - b", "1 - 2", "3 - 4", "ipsec", "down", "2026-11-28T04:00:00Z",
-               9, 1.25, 7200, 100, "no answer from b", 12)  # fmt: skip
     watched: list[int] = []
-    data: Any = SimpleNamespace(links=lambda: [row], watched=lambda: watched.append(1))
+    data: Any = SimpleNamespace(links=lambda: [ROW], watched=lambda: watched.append(1))
     with Client(ui.page("/"), request=None):
         links = LinksTable(data)
     assert watched == [1], "the timer knows that somebody looks"
@@ -253,6 +255,48 @@ def test_the_table_of_links_shows_state_and_ages() -> None:
     assert found["colour"] == model.COLOURS["down"]
     assert all(column["sortable"] for column in links.table.columns)
     assert {"inner", "outer", "rate", "loss", "handshake"} <= set(found)
+
+
+def test_a_picture_tells_addresses_and_marks_the_vnf_that_is_chosen() -> None:
+    server = replace(NODE, id="basic/server", member="server")
+    edge = Edge(server.id, NODE.id, "vpn", "ipsec", "down")
+    other = Edge("basic/server", "basic/hss", "s6a", "wireguard", "up")
+    view = shown(Graph("basic", (NODE, server, replace(NODE, id="basic/hss")), (edge, other)))
+    (drawn,) = view.chart.options["series"]
+    assert all("value" in each for each in drawn["data"] + drawn["links"]), "a click needs one"
+    assert [node["itemStyle"]["borderWidth"] for node in drawn["data"]] == [4, 0, 0]
+    view.select.value = server.id
+    (drawn,) = view.chart.options["series"]
+    assert [node["itemStyle"]["borderWidth"] for node in drawn["data"]] == [0, 4, 0]
+    addresses = "client:vpn - server:vpn: down\ninside 10.1.0.2 - 10.1.0.1\noutside 3 - 4"
+    assert drawn["links"][0]["told"] == f"vpn, IPsec, down\n{addresses}"
+    assert drawn["data"][1]["told"] == f"vnfd, active\n{addresses}"
+    view._clicked(SimpleNamespace(data_type="edge", data=drawn["links"][0]))
+    assert addresses in view.link.text, "on a phone nothing rests on a link"
+
+
+def test_colours_of_a_picture_have_a_legend() -> None:
+    view = shown(Graph("basic", (NODE,)))
+    badges = [
+        each.text for each in view.chart.client.elements.values() if isinstance(each, ui.badge)
+    ]
+    assert badges == list(LAYOUT["legend"].values())
+    assert {COLOURS[state] for state in LAYOUT["legend"]} == set(COLOURS.values())
+
+
+def test_a_browser_that_has_left_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists: list[tuple[list[Summary], list[Summary]]] = [([], []), ([], [Summary("1", "b", ())])]
+    data: Any = SimpleNamespace(overview=lambda: lists[0], links=lambda: [], watched=lambda: None,
+                                stock=lambda *_: [])  # fmt: skip
+    tokens: Any = None
+    page = Page(data, tokens)
+    monkeypatch.setattr(page, "known", lambda: True)
+    with Client(ui.page("/"), request=None) as client:
+        page.home()
+    timer: Any = next(each for each in client.elements.values() if isinstance(each, ui.timer))
+    monkeypatch.setattr(ui.refreshable, "refresh", lambda *_: None)  # it draws for no browser
+    lists.pop(0)
+    timer.callback()
 
 
 def test_a_service_without_vnfs_has_a_page() -> None:
