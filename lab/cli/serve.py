@@ -47,7 +47,10 @@ def serve(lab: Lab, host: str, port: int, password_file: Path | None) -> None:
     lab.out.remark(f"{listener.url}, certificate {listener.certificate}")
     lab.out.remark(f"{listener.url.removesuffix('/osm')}, a page for browsers")
     if password == DEFAULT_PASSWORD:
-        lab.out.remark(f"WARNING: every user of this machine can log in; set {PASSWORD}")
+        lab.out.remark(
+            f"WARNING: the password is '{DEFAULT_PASSWORD}', as every user of this machine knows; "
+            f"set {PASSWORD} to one of your own"
+        )
     listener.run()
 
 
