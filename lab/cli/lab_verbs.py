@@ -71,13 +71,12 @@ def list_verb(lab: Lab) -> None:
             "services": len(list((home / "nbi" / NSRS).glob("*.json"))),
             "VIM accounts": ", ".join([*Vim.names(home), *Home.at(home).openstacks]),
             "MiB": int(run.tool(["du", "-xsm", str(home)]).split()[0]),
+            "namespaces": f"{Home.at(home).prefix}-*",
         }
         for home in sorted({lab.home, *host.homes()})
         if home.is_dir()
     ]
-    lab.out.rows(
-        rows, {heading: [heading] for heading in ("home", "services", "VIM accounts", "MiB")}
-    )
+    lab.out.rows(rows, {heading: [heading] for heading in rows[0]} if rows else {"home": []})
 
 
 @lab_group.command("console", context_settings={"ignore_unknown_options": True})

@@ -104,6 +104,7 @@ def test_the_labs_of_a_machine_are_listed_with_their_disk(
     row, own = json.loads(capsys.readouterr().out)
     assert (row["home"], row["services"], 3 <= row["MiB"] <= 4) == (str(one.path), 0, True)
     assert own["home"] == str(tmp_path / "own")
+    assert row["namespaces"] == f"{one.prefix}-*"
 
 
 VERB = textwrap.dedent(
