@@ -55,6 +55,11 @@ def test_image_has_what_any_vdu_installs() -> None:
     assert {"podman", "keepalived", "strongswan-swanctl", "wireguard-tools"} <= set(names)
 
 
+def test_a_cloud_starts_the_image_without_a_check_of_the_timer() -> None:
+    """Where a machine is emulated, the kernel panics if the host is busy in that moment."""
+    assert " no_timer_check " in bake._RECIPE["grub-cfg"]
+
+
 def test_missing_programs_are_named_by_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     with pytest.raises(VimError, match=r"apt-get install .*qemu-system-x86 qemu-utils"):
