@@ -103,8 +103,9 @@ class Catalogue:
         of which this is a new revision.
         """
         if not source.exists():
-            archives = (path.name for path in source.parent.glob("*.tar.gz"))
-            raise unknown(f"package '{source}' does not exist", source.name, archives)
+            text, there = f"package '{source}' does not exist", source.parent.glob("*.tar.gz")
+            archives = [path.name for path in there]
+            raise unknown(text, source.name, archives) if archives else NbiError(text)
         vnfds = [d for d in self.store.all(VNFDS) if d["_id"] != replaced]
         package, warnings = validation.package(
             source,

@@ -263,6 +263,8 @@ def test_a_package_that_is_not_there_is_answered_with_the_nearest(
     (tmp_path / "vpn_endpoint_vnf.tar.gz").touch()
     with pytest.raises(NbiError, match="does not exist; did you mean 'vpn_endpoint_vnf.tar.gz'"):
         engine.catalogue.onboard(VNFDS, tmp_path / "vpn_endpoint.tar.gz")
+    with pytest.raises(NbiError, match="does not exist$"):
+        engine.catalogue.onboard(VNFDS, tmp_path / "dist" / "vpn_endpoint.tar.gz")
 
 
 def test_what_nbi_takes_without_envelope_or_list_of_one(tmp_path: Path) -> None:
