@@ -166,7 +166,7 @@ class Lab:
 
     def run(self, *words: str | Path, code: int = 0) -> str:
         process = self.start(*words)
-        said, _ = process.communicate(timeout=3000)
+        said, _ = process.communicate(timeout=5000)
         assert process.returncode == code, said
         return said
 
