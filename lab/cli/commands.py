@@ -389,7 +389,7 @@ def vnf_list(lab: Lab, ns: str | None) -> None:
             "vnfd name": ["vnfd-ref"],
             "ip address": ["ip-address"],
         },
-        spare=("ns id",),
+        spare=("ns id", "vnfd name"),
     )
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from builder.terminal import PlainConsole, plain
-from lab.errors import unknown
+from lab.errors import spoken, unknown
 
 LITERAL = "literal"  # Form of one document as YAML, in its own order.
 SENTENCE = 24  # Width below which a column of sentences is not shrunk, in characters.
@@ -76,6 +76,8 @@ class Output:
             {**each, "date": when(each["startTime"]) if "startTime" in each else None}
             for each in operations
         ]
+        if not self.as_json:
+            rows = [{**row, "errorMessage": spoken(row.get("errorMessage") or "")} for row in rows]
         actions = any("primitive" in each.get("operationParams", ()) for each in operations)
         self.rows(
             rows,
@@ -87,6 +89,7 @@ class Output:
                 "date": ["date"],
                 "detail": ["errorMessage"],
             },
+            spare=("date", "detail"),
         )
 
     def fields(self, document: Mapping[str, Any], keys: Iterable[str] | None = None) -> None:

@@ -440,6 +440,25 @@ def test_progress_on_a_narrow_terminal_keeps_the_names_whole() -> None:
     assert len(shown.get().splitlines()) == 5
 
 
+@pytest.mark.parametrize("width", [80, 200])
+def test_operations_fit_a_terminal_of_80_columns(width: int) -> None:
+    out = render.Output("")
+    out.out = Console(file=io.StringIO(), width=width)
+    ee = "5a851320-de05-4e19-807e-2d0ac502127b.vpn-ee-z0-server-vnf.0"
+    row = {
+        "_id": "0e1c8a0c-1f3d-4f59-9d0f-3e6f2a7b9c11", "startTime": 1796039154.7,
+        "lcmOperationType": "action", "operationParams": {"primitive": "rotate-keys"},
+        "operationState": "FAILED",
+        "errorMessage": f"Error executing primitive rotate-keys in ee={ee}: failed: s6a: no peer",
+    }  # fmt: skip
+    with out.out.capture() as shown:
+        out.operations([row])
+    assert max(map(len, shown.get().splitlines())) <= width
+    assert row["_id"] in shown.get()
+    assert ("rotate-keys: s6a: no peer" in shown.get()) == (width == 200)
+    assert "vpn-ee-z0" not in shown.get()
+
+
 def test_links_fit_a_terminal_of_80_columns() -> None:
     out = render.Output("")
     out.out = Console(file=io.StringIO(), width=80)
