@@ -96,7 +96,7 @@ class Machine:
         return done.stdout + done.stderr
 
     def passes(self, target: str, size: int, source: str = "") -> bool:
-        """Say whether packets of a size pass undivided, or else too large ones are refused."""
+        """Say whether packets of a size pass undivided."""
         words = f"ping -c 5 -M do -s {size - HEADER} {source and '-I ' + source} {target}"
         try:
             self.out(words)

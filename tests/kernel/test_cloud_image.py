@@ -82,8 +82,8 @@ def test_it_is_active_without_an_agent_and_can_be_logged_in_to(vim: Vim, key: Pa
 def test_packages_that_cannot_be_had_are_named(vim: Vim, key: Path) -> None:
     made = asked(vim, "wants", WANTED, key)
     try:
-        [note] = vim.wait_active(made.id, 900).notes
-        assert "the lab has no package mirror, and the image lacks iperf3, wireguard-tools" in note
+        notes = "\n".join(vim.wait_active(made.id, 900).notes)
+        assert "the lab has no package mirror, and the image lacks iperf3, wireguard-tools" in notes
     finally:
         vim.delete_server(made.id)
 

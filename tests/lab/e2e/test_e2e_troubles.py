@@ -308,4 +308,5 @@ def test_a_clock_that_was_ahead(client: Vnf, server: Vnf) -> None:
         # What the other end remembers of this one's clock goes with its interface.
         server.action("restart", link="vpn-server")
         assert client.pings(SERVER, tries=60)
+        assert server.status("vpn-server")["state"] == "up"
     assert client.status("vpn-client")["state"] == "up"

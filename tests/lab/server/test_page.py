@@ -48,7 +48,7 @@ def shown(graph: Graph) -> ServicePage:
         primitives=lambda *_: {"configure": CONFIGURE},
         in_force=lambda *_: {"vpn-client": IN_FORCE},
         watched=lambda: None,
-        links=lambda: [ROW],
+        links=lambda services: [ROW] if services == {"n1"} else [],
         sample=None,
     )
     page: Any = SimpleNamespace(data=data, known=lambda: True)
