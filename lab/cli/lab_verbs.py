@@ -76,7 +76,8 @@ def list_verb(lab: Lab) -> None:
         for home in sorted({lab.home, *host.homes()})
         if home.is_dir()
     ]
-    lab.out.rows(rows, {heading: [heading] for heading in rows[0]} if rows else {"home": []})
+    headings = ("home", "services", "VIM accounts", "MiB", "namespaces")
+    lab.out.rows(rows, {heading: [heading] for heading in headings})
 
 
 @lab_group.command("console", context_settings={"ignore_unknown_options": True})

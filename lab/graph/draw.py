@@ -1,5 +1,6 @@
 """A picture as text and as SVG."""
 
+import functools
 import io
 import time
 
@@ -46,9 +47,17 @@ def text(graph: Graph) -> Tree:
 
 def positions(graph: Graph) -> dict[str, tuple[float, float]]:
     """Return a place for every VNF, each coordinate from 0 to 1; the same picture each time."""
+    edges = tuple((edge.source, edge.target) for edge in graph.edges)
+    return _places(tuple(node.id for node in graph.nodes), edges)
+
+
+@functools.lru_cache(maxsize=64)  # The page draws every few seconds; what changes are states.
+def _places(
+    nodes: tuple[str, ...], edges: tuple[tuple[str, str], ...]
+) -> dict[str, tuple[float, float]]:
     drawn: networkx.Graph[str] = networkx.Graph()
-    drawn.add_nodes_from(node.id for node in graph.nodes)
-    drawn.add_edges_from((edge.source, edge.target) for edge in graph.edges)
+    drawn.add_nodes_from(nodes)
+    drawn.add_edges_from(edges)
     places = networkx.kamada_kawai_layout(drawn, scale=0.5, center=(0.5, 0.5))
     return {name: (float(x), float(y)) for name, (x, y) in places.items()}
 

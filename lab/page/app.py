@@ -304,7 +304,8 @@ class ServicePage:
             complain(error)
 
     def _draw(self) -> None:
-        drawn = picture(self.graph, self.chosen, self.data.links())
+        links = self.data.links({node.service_id for node in self.graph.nodes})
+        drawn = picture(self.graph, self.chosen, links)
         if drawn != self.chart.options:
             self.chart.options.clear()
             self.chart.options.update(drawn)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,11 +91,13 @@ class Data:
         if self.engine.store.has(NSRS):
             heartbeat.ensure(self.home)
 
-    def links(self) -> list[Link]:
-        """Return the links of all services, as the last look found them."""
+    def links(self, services: Collection[str] | None = None) -> list[Link]:
+        """Return the links of services by their ids, or of all, as the last look found them."""
+        if services is None:
+            services = [nsr["_id"] for nsr in self.engine.store.all(NSRS)]
         found: list[Link] = []
-        for nsr in self.engine.store.all(NSRS):
-            found += table(*looking.looks(self.home, nsr["_id"]), time.time())
+        for key in services:
+            found += table(*looking.looks(self.home, key), time.time())
         return found
 
     def in_force(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
