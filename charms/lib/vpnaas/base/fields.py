@@ -20,6 +20,11 @@ IPInterface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 IPNetwork = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 AUTO, NOTHING = ("", "auto"), ("", "none")
+EVERY: Mapping[int, IPNetwork] = {
+    4: ipaddress.IPv4Network("0.0.0.0/0"),
+    6: ipaddress.IPv6Network("::/0"),
+}
+"""The prefix of all addresses, by version of IP."""
 MIN_MTU = 1280
 """Smallest MTU in bytes a link may have (RFC 8200 section 5, so that IPv6 always fits)."""
 MAX_MTU = 9500

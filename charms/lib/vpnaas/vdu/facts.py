@@ -202,11 +202,11 @@ def all_routes(results: Results, table: str = "", device: str = "") -> List[Rout
     """Return the routes of a table ("" is the main one), by one device if it is named."""
     found: List[Route] = []
     try:
-        for version, default in ((4, "0.0.0.0/0"), (6, "::/0")):
+        for version, every in fields.EVERY.items():
             for row in json.loads(results.out("path/route-{}".format(version)) or "[]"):
                 if str(row.get("table", "")) == table and device in ("", row.get("dev")):
-                    text = default if row["dst"] == "default" else str(row["dst"])
-                    found.append((ipaddress.ip_network(text), row))
+                    text = str(row["dst"])
+                    found.append((every if text == "default" else ipaddress.ip_network(text), row))
     except MALFORMED:
         raise VduError("`ip -j route` printed something unexpected")
     return found

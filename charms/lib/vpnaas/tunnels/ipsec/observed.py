@@ -324,9 +324,9 @@ def _rules(results: Results) -> FrozenSet[str]:
     """Return the rules in the form of `RULE`. One with more conditions is of somebody else."""
     found = set()
     try:
-        for version, every, longest in ((4, "0.0.0.0/0", 32), (6, "::/0", 128)):
+        for version, every in fields.EVERY.items():
             for rule in json.loads(results.out("ipsec/rule-{}".format(version)) or "[]"):
-                source = "{}/{}".format(rule["src"], rule.get("srclen", longest))
+                source = "{}/{}".format(rule["src"], rule.get("srclen", every.max_prefixlen))
                 prefix = every if rule["src"] == "all" else source
                 # charon's own rule may spare what it marks.
                 if not set(rule) - _PARTS and ("fwmark" in rule) == ("not" in rule):

@@ -194,8 +194,7 @@ def _daemon_routes(configuration: Configuration, state: State) -> List[Step]:
     """
     link, own = configuration.link, configuration.params.inner_address
     steps: List[Step] = []
-    every = "0.0.0.0/0" if own.version == 4 else "::/0"
-    if RULE.format(every, names.TABLE, names.TABLE) not in state.rules:
+    if RULE.format(fields.EVERY[own.version], names.TABLE, names.TABLE) not in state.rules:
         marked = state.plane == names.USERSPACE and configuration.same_address
         but: Tuple[str, ...] = ("not", "fwmark", MARK) if marked else ()
         rule = ("pref", str(names.TABLE), "table", str(names.TABLE))
