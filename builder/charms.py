@@ -1,6 +1,7 @@
 """Charm folders: declaration plus what all charms share."""
 
 import copy
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -235,13 +236,22 @@ def copy_packages(tree: Tree, names: Sequence[str], experiments: bool, target: P
         shutil.copytree(tree.root / EXPERIMENTS, target / "lib" / EXPERIMENTS, ignore=NO_CACHES)
 
 
+def _same(source: str, target: str) -> None:
+    """Give a file a second name; where the file system cannot, copy it."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") -> Charm:
     """Write the complete charm folder to `target`."""
     charm = declare(tree, name, target)
     shutil.copyfile(tree.common / "dispatch", target / "dispatch")
     (target / "dispatch").chmod(0o755)
     libraries(tree, charm, target)
-    shutil.copytree(vendored(tree, architecture), target / "venv", ignore=NO_CACHES)
+    others = vendored(tree, architecture)
+    shutil.copytree(others, target / "venv", ignore=NO_CACHES, copy_function=_same)
     shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
     bases = [
         {"name": "ubuntu", "channel": channel, "architectures": [MACHINES[architecture]]}

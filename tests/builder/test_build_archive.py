@@ -50,6 +50,17 @@ def test_entries_have_plain_owner_modes_and_a_date_zip_can_hold(tmp_path):
     assert min(e.mtime for e in entries.values()) > 315_619_200  # 1980-01-02
 
 
+def test_two_names_of_one_file_are_two_files_in_the_archive(tmp_path):
+    top = folder(tmp_path, ["a.txt"])
+    os.link(top / "a.txt", top / "b.txt")
+    archive.write(top, tmp_path / "x.tar.gz")
+    with tarfile.open(tmp_path / "x.tar.gz") as opened:
+        assert [opened.getmember(f"some_vnf/{name}").type for name in ("a.txt", "b.txt")] == [
+            tarfile.REGTYPE,
+            tarfile.REGTYPE,
+        ]
+
+
 def test_nothing_temporary_stays(tmp_path):
     out = tmp_path / "out"
     out.mkdir()

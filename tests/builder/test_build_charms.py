@@ -140,6 +140,14 @@ def test_a_parameter_link_takes_the_links_of_the_charm(tree):
     assert {action["additionalProperties"] for action in actions.values()} == {False}
 
 
+def test_charms_share_on_disk_the_packages_of_others(tree, tmp_path):
+    module = "venv/ops/charm.py"
+    for name in ("hss", "mme"):
+        charms.assemble(tree, name, tmp_path / name)
+    assert (tmp_path / "hss" / module).samefile(tmp_path / "mme" / module)
+    assert not (tmp_path / "hss/lib/vpnaas/charm.py").samefile(tmp_path / "mme/lib/vpnaas/charm.py")
+
+
 @pytest.mark.parametrize("python", [sys.executable, python36()])
 def test_charm_imports_with_nothing_but_its_own_folder(unpacked, python):
     if python is None:
