@@ -86,9 +86,9 @@ def write(folder: Path, target: Path) -> None:
     # All that tarfile asks of a file when it writes is `write` and `tell`.
     file = cast(IO[bytes], packed)
     with tarfile.TarFile(fileobj=file, mode="w", format=form, copybufsize=_PIECE) as archive:
-        archive.dereference = True  # Two names of one file are two files in the archive.
         for path in [folder, *sorted(folder.rglob("*"), key=lambda p: p.parts)]:
             name = Path(folder.name, path.relative_to(folder)).as_posix()
+            archive.dereference = not path.is_symlink()  # Two names of one file are two files.
             entry = archive.gettarinfo(str(path), name)
             entry.uid = entry.gid = 0
             entry.uname = entry.gname = ""

@@ -20,7 +20,7 @@ from builder.commands import WholeHelp
 from builder.link_table import span
 from builder.terminal import tell
 from lab.cli.context import Lab, pass_lab
-from lab.cli.names import ACCOUNT, LINK, SERVICE, SERVICE_OR_SLICE, UNIT, VNF
+from lab.cli.names import ACCOUNT, LINK, OPERATION, SERVICE, SERVICE_OR_SLICE, UNIT, VNF
 from lab.cli.watching import lines, watched
 from lab.errors import NbiError, VimError, unknown
 from lab.lcm import heartbeat, timer
@@ -139,7 +139,7 @@ def logs(lab: Lab, ns: str, unit: str | None, follow: bool) -> None:
 
 
 @lab_group.command("trace")
-@click.argument("operation")
+@click.argument("operation", type=OPERATION)
 @pass_lab
 def trace(lab: Lab, operation: str) -> None:
     """Show one OPERATION through all logs, in the order of time.
@@ -210,8 +210,7 @@ def capture(
     lab: Lab, ns: str, link: str, file: Path, vim_account: str | None, seconds: float | None
 ) -> None:
     """Write what passes on virtual link LINK of a service into a pcap FILE."""
-    nsr = lab.engine.ns(ns)
-    vim, network = _network(lab, nsr, link, vim_account)
+    vim, network = _network(lab, lab.engine.ns(ns), link, vim_account)
     _capture(lab, vim.capture(network, file), f"{link} to {file}", seconds)
 
 

@@ -46,7 +46,8 @@ def links(lab: Lab, name: str | None, everything: bool) -> None:
 
 
 def _show(lab: Lab, found: list[Link]) -> None:
-    if lab.out.as_json:
+    fields = {field.name for field in dataclasses.fields(Link)}
+    if lab.out.as_json and lab.out.form not in {*COLUMNS} - fields:
         lab.out.json([dataclasses.asdict(link) for link in found])
         return
     cells = [link.cells() for link in found]

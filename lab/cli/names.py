@@ -14,7 +14,7 @@ from lab.descriptors.environments import day12
 from lab.descriptors.service import members
 from lab.errors import LcmError, NbiError
 from lab.nbi.engine import Engine
-from lab.records.store import NSIS, NSRS, VIMS, Document
+from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document
 
 Given = Mapping[str, Any]  # The parameters of the verb that are given already.
 
@@ -47,7 +47,7 @@ class Names(click.ParamType[str]):
 def named(*collections: str) -> Names:
     return Names(
         lambda engine, _: (
-            str(record["name"] if "name" in record else record["id"])
+            str(record.get("name") or record.get("id") or record["_id"])
             for collection in collections
             for record in engine.store.all(collection)
         )
@@ -96,6 +96,7 @@ ACCOUNT = named(VIMS)
 SERVICE = named(NSRS)
 SLICE = named(NSIS)
 SERVICE_OR_SLICE = named(NSRS, NSIS)
+OPERATION = named(OPS, NSIOPS)
 VNF = Names(
     lambda engine, given: (record["member-vnf-index-ref"] for record in _vnfs(engine, given))
 )

@@ -10,7 +10,7 @@ import click
 from builder import documents
 from lab import accounts
 from lab.cli.context import Lab, pass_lab
-from lab.cli.names import SERVICE, SLICE, named
+from lab.cli.names import OPERATION, SERVICE, SLICE, named
 from lab.cli.options import literally
 from lab.cli.render import when
 from lab.cli.watching import watched
@@ -85,7 +85,7 @@ class Noun:
                 lab.out.operations(lab.views(engine.running, engine.operations(name)))
 
             @click.command(f"{self.name}-op-show", help=f"Show an operation on {self.what}.")
-            @click.argument("id")
+            @click.argument("id", type=OPERATION)
             @click.option("--filter", hidden=True, expose_value=False)
             @literally
             @pass_lab

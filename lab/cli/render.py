@@ -46,6 +46,11 @@ class Output:
             columns: heading -> keys that lead to the value.
             spare: headings of columns that go, the first one first, where the terminal is narrow.
         """
+        if self.form in columns and not any(self.form in document for document in documents):
+            # A heading is as good as the field's own name.
+            for document in documents:
+                print(plain(_cell(_dig(document, columns[self.form]))))
+            return
         if self.as_json:
             self.json(list(documents))
             return

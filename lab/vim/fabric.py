@@ -245,6 +245,8 @@ def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0
 @contextlib.contextmanager
 def capture(netns: str, device: str, path: Path) -> Iterator[None]:
     """Write every frame on a device of the fabric to a pcap file while the block runs."""
+    if not path.absolute().parent.is_dir():
+        raise VimError(f"{path}: {path.parent} is no folder")
     # The kernel ends tcpdump at the limit (RLIMIT_FSIZE), without a core file.
     limits = ["prlimit", f"--fsize={CAPTURE_LIMIT}", "--core=0"]
     # -Z root: written as root, since the lab's directory is not open to tcpdump's own user.

@@ -202,6 +202,8 @@ def test_a_list_is_json_yaml_or_one_field(monkeypatch: pytest.MonkeyPatch) -> No
     assert json.loads(listed("json", monkeypatch)) == SERVICES
     assert yaml.safe_load(listed("yaml", monkeypatch)) == SERVICES
     assert listed("name", monkeypatch) == "vpn\nembb.core\n"
+    monkeypatch.setitem(COLUMNS, "ns name", ["name"])
+    assert listed("ns name", monkeypatch) == "vpn\nembb.core\n"
     with pytest.raises(NbiError, match="there is no field 'nam'; did you mean 'name'"):
         listed("nam", monkeypatch)
 

@@ -7,6 +7,7 @@ from click.shell_completion import ShellComplete
 from lcm_support import World
 
 from lab.cli.commands import cli
+from lab.records.store import OPS, Store
 
 
 @pytest.fixture
@@ -35,3 +36,11 @@ def test_the_shell_completes_names(home: Path, words: str, names: list[str]) -> 
     shell = ShellComplete(cli, {}, "osm-lab", "_OSM_LAB_COMPLETE")
     known = shell.get_completions(["--home", str(home), *before], incomplete)
     assert [item.value for item in known] == names
+
+
+@pytest.mark.parametrize("verb", [["ns-op-show"], ["lab", "trace"]])
+def test_the_shell_completes_ids_of_operations(home: Path, verb: list[str]) -> None:
+    shell = ShellComplete(cli, {}, "osm-lab", "_OSM_LAB_COMPLETE")
+    known = shell.get_completions(["--home", str(home), *verb], "")
+    ids = sorted(operation["_id"] for operation in Store(home).all(OPS))
+    assert ids and [item.value for item in known] == ids

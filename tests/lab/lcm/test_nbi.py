@@ -501,7 +501,7 @@ def test_refused_parameters(engine: Engine, findings: list[Found]) -> None:
     ("text", "reason"),
     [
         ("[1]", "must be a mapping"),
-        ("a: [", "no valid YAML"),
+        ("a: [", "no valid YAML: line 2, column 1: did not find expected node content"),
         ("x", "mapping"),
         (
             "a: {expires: 2026-11-23}",

@@ -249,6 +249,9 @@ def test_wireguard_unit(vim: Vim, pair: list[Server], tmp_path: Path) -> None:
         )
     data = next(network for network in vim.networks() if network.name == "data")
     pcap = tmp_path / "wire.pcap"
+    missing = tmp_path / "none" / "wire.pcap"
+    with pytest.raises(VimError, match=f"^{missing}: {missing.parent} is no folder$"):
+        vim.capture(data.id, missing).__enter__()
     with vim.capture(data.id, pcap):
         assert pings(vim, pair[0], "10.99.0.2", 3)
     shown = subprocess.run(
