@@ -68,12 +68,13 @@ def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Pl
         repetitions: number of repetitions, None for the profile's. With a larger number the first
             rounds stay the same, so that a campaign can continue.
     """
-    steps = [Planned(cell, 0, order) for order, cell in enumerate(profile.first)]
     rounds = profile.repetitions if repetitions is None else repetitions
-    for item in interleaved(profile.measured, rounds, seed):
-        steps.append(Planned(item.cell, item.repetition, len(steps)))
-    steps += [Planned(cell, 0, len(steps) + n) for n, cell in enumerate(profile.last)]
-    return steps
+    measured = [(each.cell, each.repetition) for each in interleaved(profile.measured, rounds, seed)]
+    first, last = (
+        [(cell, number) for number in range(min(profile.checks, rounds)) for cell in cells]
+        for cells in (profile.first, profile.last)
+    )
+    return [Planned(*each, order) for order, each in enumerate([*first, *measured, *last])]
 
 
 def matching(steps: Iterable[Planned], only: Sequence[str]) -> list[Planned]:

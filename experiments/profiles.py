@@ -19,6 +19,7 @@ class Profile:
     measured: Sequence[Cell]  # measurements, repeated and interleaved.
     repetitions: int  # number of repetitions of `measured`.
     last: Sequence[Cell]  # checks at the end, because they break links.
+    checks: int = 1  # number of repetitions of `first` and `last`, at most `repetitions`.
     # Whether network functions run, in the slices, the double and the single EPC.
     functions: bool = False
     slices: bool = True  # whether there are two slices; else there is one service instead.

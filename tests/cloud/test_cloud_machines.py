@@ -196,7 +196,9 @@ def test_a_floating_address_is_an_endpoint(
             machine = machines[member]
             wait_until(lambda m=machine, to=inner: m.passes(to, WIREGUARD), f"{member} up", 300)
             endpoint = f"endpoint: {sites[other][2].floating_ip_address}:"
-            assert endpoint in machine.out("sudo wg show")
+            said = machine.out("sudo wg show")
+            print(member, said)
+            assert endpoint in said
     for mine, network, _ in sites.values():
         assert network.name in left(mine)
 
