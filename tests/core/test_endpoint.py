@@ -105,3 +105,16 @@ def test_every_peer_has_its_live_endpoint():
         found = {peer.endpoint for peer in live["s6a"].peers.values()}
         assert found == {"192.168.8.2:51821", "192.168.8.3:51821"}
         assert live["s11"].peers == {}
+
+
+@pytest.mark.parametrize(
+    ("silent", "endpoint"), [(100, "198.51.100.1:40000"), (200, "192.168.8.2:51821")]
+)
+def test_a_roamed_endpoint_that_fell_silent_gives_way_to_the_offered_one(silent, endpoint):
+    """A NAT that forgot both ends would part them for ever: wg keeps the last address it heard."""
+    _, hss, _, _ = pair()
+    (peer,) = hss.vdu.interfaces["wg-s6a"].peers.values()
+    peer.endpoint = "198.51.100.1:40000"
+    peer.handshake = hss.juju.world.clock - silent
+    hss.reconcile()
+    assert peer.endpoint == endpoint

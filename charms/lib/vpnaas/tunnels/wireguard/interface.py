@@ -38,6 +38,8 @@ OVERHEAD = 80
 underlay needs 20 less, but a peer may use either."""
 HANDOVER_PROGRAM = "/usr/local/lib/osm-vpnaas/handover"
 HANDOVER_SECONDS = 1800
+SILENCE = 180
+"""Seconds after its last handshake at which a session cannot carry packets (Reject-After-Time)."""
 
 _SHOWN = (
     "public-key",
@@ -83,6 +85,7 @@ class State(KeyState):
     file: Optional[str]  # Text of the wg-quick file, or None.
     enabled: bool  # Whether the unit starts at boot.
     watched: bool = attr.ib(default=False, kw_only=True)  # Whether the handover watch runs.
+    now: int = attr.ib(default=0, kw_only=True)  # The VDU's clock, in seconds since the epoch.
 
 
 def key_pair(link: str) -> KeyPair:
@@ -137,6 +140,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         file=results.text(link + "/file"),
         enabled=dict(zip(links, enabled)).get(link, "").strip() == "enabled",
         watched=results.exit_code(link + "/watched") is not None,
+        now=vdu.now,
         applied=read_record(results.text(link + "/applied")),
         recorded=results.text(link + "/applied"),
     )
@@ -389,8 +393,11 @@ def _peer_changes(
             words += ["preshared-key", PRESHARED.format(link, peer.name)]
         elif not peer.preshared and now is not None and old is not None and old.preshared:
             words += ["preshared-key", "/dev/null"]
-        # A live endpoint may have roamed (wg(8)); only a changed offer may replace it.
-        if endpoint and (now is None or old is None or old.endpoint != peer.endpoint):
+        # A live endpoint may have roamed (wg(8)): a changed offer replaces it, or silence. Two ends
+        # behind NATs that forgot them would else send to nobody for ever.
+        changed = now is None or old is None or old.endpoint != peer.endpoint
+        lost = now is not None and abs(state.now - now.handshake) > SILENCE
+        if endpoint and (changed or (lost and now.endpoint != endpoint)):
             words += ["endpoint", endpoint]
         if (now.keepalive if now else 0) != peer.keepalive:
             words += ["persistent-keepalive", str(peer.keepalive)]
