@@ -69,7 +69,8 @@ def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Pl
             rounds stay the same, so that a campaign can continue.
     """
     rounds = profile.repetitions if repetitions is None else repetitions
-    measured = [(each.cell, each.repetition) for each in interleaved(profile.measured, rounds, seed)]
+    turns = interleaved(profile.measured, rounds, seed)
+    measured = [(each.cell, each.repetition) for each in turns]
     first, last = (
         [(cell, number) for number in range(min(profile.checks, rounds)) for cell in cells]
         for cells in (profile.first, profile.last)
