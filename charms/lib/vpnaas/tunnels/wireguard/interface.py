@@ -395,9 +395,10 @@ def _peer_changes(
             words += ["preshared-key", "/dev/null"]
         # A live endpoint may have roamed (wg(8)): a changed offer replaces it, or silence. Two ends
         # behind NATs that forgot them would else send to nobody for ever.
-        changed = now is None or old is None or old.endpoint != peer.endpoint
-        lost = now is not None and abs(state.now - now.handshake) > SILENCE
-        if endpoint and (changed or (lost and now.endpoint != endpoint)):
+        kept = now is not None and old is not None and old.endpoint == peer.endpoint
+        if kept and now is not None and abs(state.now - now.handshake) > SILENCE:
+            kept = now.endpoint == endpoint
+        if endpoint and not kept:
             words += ["endpoint", endpoint]
         if (now.keepalive if now else 0) != peer.keepalive:
             words += ["persistent-keepalive", str(peer.keepalive)]
