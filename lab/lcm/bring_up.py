@@ -15,8 +15,9 @@ So a charm gets relation events before ``config`` gives it the address of its VD
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from lab.descriptors.environments import Environment
@@ -32,6 +33,7 @@ from lab.lcm.vimdeploy import VimDeployment
 from lab.lcm.work import Connector, Work
 from lab.records.operations import ro_key_path
 from lab.records.store import Document
+from lab.together import failures
 from lab.vim.model import Server as VimServer
 
 STAGES = (
@@ -100,21 +102,12 @@ class Instantiation:
     def run(self) -> Report:
         """Run it. Every ``LcmError`` goes into the report; any other exception is raised."""
         self.journal.write("stage", "ns", STAGES[1])
-        workers = 1 + len(self.request.environments)
-        with ThreadPoolExecutor(workers, thread_name_prefix="lcm") as pool:
-            tasks: list[tuple[str, Future[None]]] = [
-                ("Deploying at VIM", pool.submit(self._deploy_at_vim))
-            ]
-            tasks += [
-                (f"Deploying VCA {env.label}", pool.submit(self._environment, env))
-                for env in self.request.environments
-            ]
-        for title, task in tasks:
-            error = task.exception()
-            if isinstance(error, LcmError):
-                self.report.errors.append(f"{title}: {error}")
-            elif error is not None:
-                raise error
+        tasks: list[tuple[str, Callable[[], None]]] = [("Deploying at VIM", self._deploy_at_vim)]
+        tasks += [
+            (f"Deploying VCA {env.label}", partial(self._environment, env))
+            for env in self.request.environments
+        ]
+        self.report.errors += [f"{title}: {error}" for title, error in failures(tasks, "lcm")]
         return self.report
 
     # -- VIM ----------------------------------------------------------------------------------

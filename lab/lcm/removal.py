@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, terminate_params
@@ -10,6 +9,7 @@ from lab.errors import LcmError
 from lab.lcm.backends import Backends
 from lab.lcm.work import Work
 from lab.records.journal import Journal
+from lab.together import failures
 
 STAGE = "Stage 3/3: delete execution environment, resources at VIM and K8s."
 
@@ -71,17 +71,8 @@ def delete_resources(
         backends.destroy_model(ns_id)
         backends.destroy_pods(ns_id)
 
-    tasks = {
-        "Terminating all VCA": destroy_environments,
-        "Removing deployment from VIM": delete_at_vims,
-    }
-    with ThreadPoolExecutor(len(tasks), thread_name_prefix="terminate") as pool:
-        started = {name: pool.submit(task) for name, task in tasks.items()}
-    errors = []
-    for name, task in started.items():
-        error = task.exception()
-        if isinstance(error, LcmError):
-            errors.append(f"{name}: {error}")
-        elif error is not None:
-            raise error
-    return errors
+    tasks = [
+        ("Terminating all VCA", destroy_environments),
+        ("Removing deployment from VIM", delete_at_vims),
+    ]
+    return [f"{name}: {error}" for name, error in failures(tasks, "terminate")]

@@ -1,8 +1,8 @@
 """Deployment at the VIMs: what RO does, networks first, then all servers at once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from lab.descriptors.topology import Network, Server
@@ -10,6 +10,7 @@ from lab.errors import LcmError
 from lab.lcm.backends import Backends
 from lab.lcm.request import Request
 from lab.records.journal import Journal
+from lab.together import failures
 from lab.vim.model import Server as VimServer
 from lab.vim.model import ServerSpec, only
 
@@ -54,17 +55,12 @@ class VimDeployment:
         # Render all user data first: after a template error there is nothing to clean up.
         rendered = {server.key: self.request.user_data(server) for server in plan.servers}
         ids = {n.key: self.known.get(n.key) or self._network(n) for n in plan.networks}
-        with ThreadPoolExecutor(max(1, len(plan.servers)), thread_name_prefix="vim") as pool:
-            futures = [
-                pool.submit(self._server, server, ids, rendered[server.key], keys, booted)
-                for server in plan.servers
-            ]
-        errors = [error for future in futures if (error := future.exception()) is not None]
-        for error in errors:
-            if not isinstance(error, LcmError):
-                raise error
-        if errors:
-            raise LcmError("; ".join(str(error) for error in errors))
+        servers = [
+            (server.name, partial(self._server, server, ids, rendered[server.key], keys, booted))
+            for server in plan.servers
+        ]
+        if failed := failures(servers, "vim"):
+            raise LcmError("; ".join(str(error) for _, error in failed))
 
     def _network(self, network: Network) -> str:
         vim = self.backends.vim(network.vim)

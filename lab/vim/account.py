@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from lab.documents import Stored
 from lab.errors import VimError
+from lab.together import for_each
 from lab.vim import addresses, cgroups, cloudinit, fabric, host, planning
 from lab.vim.model import ACTIVE, BUILD, Network, NetworkSpec, Server, ServerSpec
 from lab.vim.namespaced import Namespaced, mounts_below, unmount
@@ -265,7 +265,7 @@ class Vim:
 
     def _destroy(self) -> None:
         with contextlib.suppress(VimError):  # a damaged record: the directory has the servers, too
-            self._parallel(self._remove_server, list(self._state.read().servers))
+            for_each(self._remove_server, list(self._state.read().servers))
         servers = self.directory / "servers"
         for directory in sorted(servers.iterdir()) if servers.is_dir() else []:
             self._vdu(directory.name).remove()
@@ -508,7 +508,7 @@ class Vim:
         """Remove all servers and then all networks of a tag, if there are any."""
         state = self._state.read()
         mine = [r.server.id for r in state.servers.values() if r.server.tag == tag]
-        self._parallel(self._remove_server, mine)
+        for_each(self._remove_server, mine)
         for network in state.networks.values():
             if network.tag == tag and not network.management:
                 self.delete_network(network.id)
@@ -595,13 +595,6 @@ class Vim:
             for given in config.networks:
                 floating |= given.floating
             self.site.translate(config.external_subnet, floating, state.networks.values())
-
-    @staticmethod
-    def _parallel(work: Callable[[str], None], items: Sequence[str]) -> None:
-        if items:
-            with ThreadPoolExecutor(max_workers=min(8, len(items))) as pool:
-                for done in [pool.submit(work, item) for item in items]:
-                    done.result()
 
 
 def clean(home: Path | str) -> None:

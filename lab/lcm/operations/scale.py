@@ -7,7 +7,6 @@ VNF's address, which is the address of the first instance.
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from lab.lcm.request import request
 from lab.lcm.vimdeploy import VimDeployment
 from lab.lcm.work import Work
 from lab.records.store import NSRS, VNFRS, Document
+from lab.together import for_each
 from lab.vca.model import Model
 
 MOST = 10  # Maximum number of instances of a VDU if its profile has no maximum.
@@ -216,9 +216,7 @@ def _scale_in(work: Work, svc: Service, vnfr: Document, gone: Places, model: Mod
         for v in vnfr["vdur"]
         if (v["vdu-id-ref"], v["count-index"]) in gone and v["vim-id"] is not None
     ]
-    with ThreadPoolExecutor(max(1, len(server_ids)), thread_name_prefix="scale") as pool:
-        for task in [pool.submit(vim.delete_server, server_id) for server_id in server_ids]:
-            task.result()
+    for_each(vim.delete_server, server_ids)
     with work.store.edit(VNFRS, vnfr["_id"]) as record:
         record["vdur"] = [
             v for v in record["vdur"] if (v["vdu-id-ref"], v["count-index"]) not in gone

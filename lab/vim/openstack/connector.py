@@ -12,7 +12,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from email import message_from_string
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
@@ -24,6 +23,7 @@ from openstack.exceptions import ConflictException
 
 from lab.documents import Stored
 from lab.errors import VimError
+from lab.together import for_each
 from lab.vim import addresses, planning
 from lab.vim.model import (
     ACTIVE,
@@ -445,9 +445,9 @@ class OpenStack:
                 found = self._marked(mark)
             servers, ports, addresses, networks, flavors = found
             self._remove(servers, ports)
-            _each(neutron.delete_ip, addresses)
-            _each(neutron.delete_network, networks)
-            _each(nova.delete_flavor, flavors)
+            for_each(neutron.delete_ip, addresses, _AT_ONCE)
+            for_each(neutron.delete_network, networks, _AT_ONCE)
+            for_each(nova.delete_flavor, flavors, _AT_ONCE)
 
     def destroy(self) -> None:
         """Remove all that the account has made, and its record."""
@@ -481,7 +481,7 @@ class OpenStack:
         """
         with self._refusals():
             nova, neutron = self._cloud.compute, self._cloud.network
-            _each(nova.delete_server, servers)
+            for_each(nova.delete_server, servers, _AT_ONCE)
             for server in servers:
                 self._wait_gone(server)
             ports = list(ports)
@@ -489,7 +489,7 @@ class OpenStack:
                 for address in neutron.ips(port_id=ports):
                     if (address.description or "").startswith(self._mark()):
                         neutron.delete_ip(address.id)
-            _each(neutron.delete_port, ports)
+            for_each(neutron.delete_port, ports, _AT_ONCE)
 
     def _wait_gone(self, server_id: str) -> None:
         end = time.monotonic() + _SERVER_SECONDS
@@ -526,11 +526,6 @@ def user_data(spec: ServerSpec) -> str | None:
             message.attach(MIMEText(spec.user_data, "x-shellscript"))
     message.attach(MIMEText(f"#cloud-config\n{yaml.safe_dump(config)}", "cloud-config"))
     return message.as_string()
-
-
-def _each(delete: Callable[[str], Any], ids: Iterable[str]) -> None:
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(delete, ids))
 
 
 def _fixed(port: Any) -> list[str]:
