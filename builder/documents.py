@@ -105,12 +105,12 @@ def load(text: str | bytes, loader: Loader = FASTEST, unique: bool = False) -> A
     except DocumentError:
         raise
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, AttributeError) as error:
-        if isinstance(error, yaml.MarkedYAMLError) and error.problem and error.problem_mark:
-            line, column = error.problem_mark.line + 1, error.problem_mark.column + 1
-            raise DocumentError(f"line {line}, column {column}: {error.problem}") from None
         # From 6.0.4 PyYAML has a limit of its own.
         if "exceeded maximum nesting depth" in str(error):
             raise DocumentError("nested too deeply") from None
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem and error.problem_mark:
+            line, column = error.problem_mark.line + 1, error.problem_mark.column + 1
+            raise DocumentError(f"line {line}, column {column}: {error.problem}") from None
         # PyYAML does not catch Python's own errors when it constructs dates and numbers.
         raise DocumentError(" ".join(str(error).split())[:200] or type(error).__name__) from None
 
