@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from builder.documents import DAY12, walk
 from lab.descriptors.naming import application_name
 from lab.errors import LcmError
 
@@ -40,9 +41,8 @@ class Environment:
 
 def day12(vnfd: Mapping[str, Any], entry_id: str) -> Mapping[str, Any] | None:
     """Return the ``day1-2`` entry with that id, or ``None``."""
-    df = (vnfd.get("df") or [{}])[0]
-    operate = (df.get("lcm-operations-configuration") or {}).get("operate-vnf-op-config") or {}
-    return entry_of(operate.get("day1-2"), "id", str(entry_id)) or None
+    entries = (entry for _, entry, _ in walk(vnfd, f"{DAY12}[]"))
+    return entry_of(entries, "id", str(entry_id)) or None
 
 
 def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:

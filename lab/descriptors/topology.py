@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any
 
+from builder.documents import NICS, walk
 from lab.descriptors.environments import Instances, counts_of, day12, entry_of
 from lab.descriptors.naming import host_name, network_name, server_name
 from lab.errors import LcmError
@@ -213,14 +214,11 @@ class _Planner:
         return None if internal is None else (self._vnf_network(index, internal), None)
 
     def _connection(self, index: str, ext_id: str) -> tuple[str, str | None] | None:
-        profile = self.profiles.get(index) or {}
-        for connectivity in profile.get("virtual-link-connectivity") or ():
-            for constituent in connectivity.get("constituent-cpd-id") or ():
-                if (
-                    constituent.get("constituent-cpd-id") == ext_id
-                    and str(constituent.get("constituent-base-element-id")) == index
-                ):
-                    return connectivity["virtual-link-profile-id"], constituent.get("ip-address")
+        ends = "virtual-link-connectivity[]/constituent-cpd-id[]"
+        for _, end, (connectivity, _) in walk(self.profiles.get(index, {}), ends):
+            member = str(end.get("constituent-base-element-id"))
+            if (member, end.get("constituent-cpd-id")) == (index, ext_id):
+                return connectivity["virtual-link-profile-id"], end.get("ip-address")
         return None
 
     def _ns_network(self, link_id: str, vim: str) -> Network:
@@ -328,15 +326,9 @@ def _incremented_mac(mac: str | None, count: int) -> str | None:
     return ":".join(f"{number:012x}"[i : i + 2] for i in range(0, 12, 2))
 
 
-def _interfaces(
-    vdu: Mapping[str, Any],
-) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _interfaces(vdu: Mapping[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return (interface, int-cpd) pairs, by ``position`` where given, else as declared."""
-    pairs = [
-        (requirement, cpd)
-        for cpd in vdu.get("int-cpd") or ()
-        for requirement in cpd.get("virtual-network-interface-requirement") or ()
-    ]
+    pairs = [(requirement, cpd) for _, requirement, (cpd, _) in walk(vdu, NICS)]
     if all(requirement.get("position") is not None for requirement, _ in pairs):
         pairs.sort(key=lambda pair: int(pair[0]["position"]))
     return pairs
@@ -344,12 +336,9 @@ def _interfaces(
 
 def _management_points(vnfd: Mapping[str, Any], vdu_id: str) -> set[str]:
     """Return the ids of ext-cpd that execution environments use for management."""
-    points = set()
-    for entry_id in (vnfd["id"], vdu_id):
-        for ee in (day12(vnfd, entry_id) or {}).get("execution-environment-list") or ():
-            if ee.get("external-connection-point-ref"):
-                points.add(ee["external-connection-point-ref"])
-    return points
+    point = "execution-environment-list[]/external-connection-point-ref?"
+    entries = [day12(vnfd, entry_id) or {} for entry_id in (vnfd["id"], vdu_id)]
+    return {ext_id for entry in entries for _, ext_id, _ in walk(entry, point)}
 
 
 def _nsd_ip_profile(profile: Mapping[str, Any] | None) -> dict[str, Any]:

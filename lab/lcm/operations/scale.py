@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from builder.documents import walk
 from lab.descriptors.day0 import osm_params
 from lab.descriptors.environments import Environment, vdu_count
 from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
@@ -86,24 +87,23 @@ def _places(
             done = entry["nb-scale-op"]
     profiles = {p["id"]: p for p in flavour.get("vdu-profile") or ()}
     places: Places = set()
-    for delta in (aspects[group].get("aspect-delta-details") or {}).get("deltas") or ():
-        for entry in delta.get("vdu-delta") or ():
-            vdu_id, number = entry["id"], int(entry.get("number-of-instances", 1))
-            present = sorted(v["count-index"] for v in vnfr["vdur"] if v["vdu-id-ref"] == vdu_id)
-            profile = profiles.get(vdu_id, {})
-            done += number if out else -number
-            count = done + vdu_count(vnfd, vdu_id)
-            key, limit = ("max", MOST) if out else ("min", 0)
-            limit = int(profile.get(f"{key}-number-of-instances", limit))
-            if count > limit if out else count < limit:
-                raise LcmError(
-                    f"reached the limit of {done} ({key}-instance-count) scaling-"
-                    f"{'out' if out else 'in'} operations for the scaling-group-descriptor "
-                    f"'{group}'"
-                )
-            first_new = len(present)
-            counts = range(first_new, first_new + number) if out else present[::-1][:number]
-            places.update((vdu_id, count) for count in counts)
+    for _, entry, _ in walk(aspects[group], "aspect-delta-details/deltas[]/vdu-delta[]"):
+        vdu_id, number = entry["id"], int(entry.get("number-of-instances", 1))
+        present = sorted(v["count-index"] for v in vnfr["vdur"] if v["vdu-id-ref"] == vdu_id)
+        profile = profiles.get(vdu_id, {})
+        done += number if out else -number
+        count = done + vdu_count(vnfd, vdu_id)
+        key, limit = ("max", MOST) if out else ("min", 0)
+        limit = int(profile.get(f"{key}-number-of-instances", limit))
+        if count > limit if out else count < limit:
+            raise LcmError(
+                f"reached the limit of {done} ({key}-instance-count) scaling-"
+                f"{'out' if out else 'in'} operations for the scaling-group-descriptor "
+                f"'{group}'"
+            )
+        first_new = len(present)
+        counts = range(first_new, first_new + number) if out else present[::-1][:number]
+        places.update((vdu_id, count) for count in counts)
     return done, places
 
 
