@@ -111,6 +111,19 @@ def delete_device(netns: str, device: str) -> None:
                 raise
 
 
+def plug(fabric: str, network: Network, port: str, netns: str, device: str, address: str) -> None:
+    """Connect a namespace to a network by a veth pair; ``device`` there gets the address."""
+    ip_batch(
+        fabric,
+        f"link add {port} mtu {network.mtu} type veth peer name {device} netns {netns}",
+        f"link set {port} master {network.bridge} up",
+    )
+    length = ipaddress.ip_network(network.subnet).prefixlen
+    flags = " nodad" if ":" in address else ""
+    given = f"address add {address}/{length} dev {device}{flags}"
+    ip_batch(netns, f"link set {device} up", given)
+
+
 def join_vca(netns: str, vca: str, number: int, network: Network) -> None:
     """Connect the charms' namespace to a management network, with the gateway address."""
     device = f"vim{number}"
@@ -118,15 +131,7 @@ def join_vca(netns: str, vca: str, number: int, network: Network) -> None:
         return
     # If the charms' namespace was removed, the other end of its old device may still exist.
     delete_device(netns, "vca")
-    length = ipaddress.ip_network(network.subnet).prefixlen
-    ip_batch(
-        netns,
-        f"link add vca mtu {network.mtu} type veth peer name {device} netns {vca}",
-        f"link set vca master {network.bridge} up",
-    )
-    flags = " nodad" if ":" in str(network.gateway) else ""
-    address = f"address add {network.gateway}/{length} dev {device}{flags}"
-    ip_batch(vca, f"link set {device} up", address)
+    plug(netns, network, "vca", vca, device, str(network.gateway))
 
 
 def add_host(netns: str, prefix: str, network: Network, taken: Container[str]) -> tuple[str, str]:
@@ -148,20 +153,10 @@ def add_host(netns: str, prefix: str, network: Network, taken: Container[str]) -
         pair for pair in enumerate(free) if not netns_exists(f"{prefix}-host{pair[0]}")
     )
     name, device = f"{prefix}-host{number}", f"host{number}"
-    given = f"{address}/{subnet.prefixlen}"
     _make_netns(name, "true")
-    ip_batch(
-        netns,
-        f"link add {device} mtu {network.mtu} type veth peer name eth0 netns {name}",
-        f"link set {device} master {network.bridge} up",
-    )
-    flags = " nodad" if ":" in address else ""
-    ip_batch(
-        name,
-        f"link set eth0 mtu {network.mtu} up",
-        f"address add {given} dev eth0{flags}",
-    )
-    return name, given
+    plug(netns, network, device, name, "eth0", address)
+    ip_batch(name, f"link set eth0 mtu {network.mtu}")
+    return name, f"{address}/{subnet.prefixlen}"
 
 
 def remove_host(name: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab.errors import VimError
 from lab.vim import cgroups, wire
-from lab.vim.fabric import NETNS, delete_device, delete_netns, device_exists, enter, make_vca
+from lab.vim.fabric import NETNS, delete_device, delete_netns, device_exists, enter, make_vca, plug
 from lab.vim.model import Network
 from lab.vim.run import ip_batch, start, tool
 from lab.vim.store import Uplink
@@ -88,14 +88,7 @@ class Site:
         if device_exists(self.router, inner):
             return
         delete_device(fabric, outer)
-        length = ipaddress.ip_network(network.subnet).prefixlen
-        ip_batch(
-            fabric,
-            f"link add {outer} mtu {network.mtu} type veth peer name {inner} netns {self.router}",
-            f"link set {outer} master {network.bridge} up",
-        )
-        address = f"address add {network.gateway}/{length} dev {inner}"
-        ip_batch(self.router, f"link set {inner} up", address)
+        plug(fabric, network, outer, self.router, inner, str(network.gateway))
 
     def translate(
         self, external: str, floating: Mapping[str, str], networks: Iterable[Network]
