@@ -1,8 +1,7 @@
 """The errors of the lab.
 
-Any function of the lab may raise NbiError, LcmError, VimError, ClusterError or VcaError: its text
-is one sentence for the user. Docstrings name other errors, and these where something follows from
-them.
+Any function of the lab may raise a LabError: NbiError, LcmError, VimError, ClusterError or
+VcaError. Docstrings name other errors, and these where something follows from them.
 """
 
 import difflib
@@ -11,8 +10,12 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 
-class NbiError(Exception):
-    """A request the lab refuses; the text is one sentence, in NBI's own words where it has any.
+class LabError(Exception):
+    """A refusal or a failure; the text is one sentence for the user."""
+
+
+class NbiError(LabError):
+    """A request the lab refuses; the text is in NBI's own words where it has any.
 
     The status is that with which NBI refuses the same request.
     """
@@ -55,7 +58,7 @@ class ConflictError(NbiError):
         super().__init__(text, HTTPStatus.CONFLICT)
 
 
-class LcmError(Exception):
+class LcmError(LabError):
     """A step of an operation failed, here, in the VIM or in the VCA.
 
     The text is OSM's own where OSM has one.

@@ -20,7 +20,7 @@ from lab.cli.nouns import NOUNS, summary, vnf_record
 from lab.cli.options import instantiates, waits
 from lab.cli.render import LITERAL
 from lab.cli.watching import watched
-from lab.errors import LcmError, NbiError
+from lab.errors import LabError, NbiError
 from lab.nbi.params import InstanceRequest, load_mapping, yaml_options
 from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document
 
@@ -415,7 +415,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(1)
     except OSError as error:
         _complain(of_file(error))
-    except (NbiError, LcmError) as error:
+    except LabError as error:
         _complain(str(error))
 
 

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from lab.descriptors.environments import day12
 from lab.descriptors.service import members
-from lab.errors import LcmError, NbiError
+from lab.errors import LabError
 from lab.nbi.engine import Engine
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document
 
@@ -39,7 +39,7 @@ class Names(click.ParamType[str]):
                 if engine.store.exists()
                 else set()
             )
-        except (NbiError, LcmError, OSError):
+        except (LabError, OSError):
             return []
         return [CompletionItem(name) for name in sorted(known) if name.startswith(incomplete)]
 

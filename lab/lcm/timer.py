@@ -17,7 +17,7 @@ import click
 
 from lab import files
 from lab.descriptors.service import vnfrs_of
-from lab.errors import ConflictError, LcmError, NbiError, WaitTimeoutError
+from lab.errors import ConflictError, LabError, NbiError, WaitTimeoutError
 from lab.lcm import looking
 from lab.lcm.backends import Backends
 from lab.lcm.bring_up import faults
@@ -93,7 +93,7 @@ def keep(home: Path, seconds: float) -> None:
         if time.monotonic() >= checked + CHECKS:
             checked = time.monotonic()
             for nsr in backends.store.all(NSRS):
-                with suppress(NbiError, LcmError):
+                with suppress(LabError):
                     mark_lost(backends, nsr)
         for ns_id, looks in ((ns_id, looks) for ns_id in services for looks in (False, True)):
             began = time.monotonic()
@@ -109,7 +109,7 @@ def keep(home: Path, seconds: float) -> None:
                     looking.look(backends, ns_id, 0)
                 else:
                     update_status(backends, ns_id, 0)
-            except (NbiError, LcmError, OSError) as error:
+            except (LabError, OSError) as error:
                 if isinstance(error, ConflictError):  # an operation runs
                     due[ns_id, looks] = began + min(pause, 5.0)
                 with suppress(OSError):  # the disk is full

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from builder.errors import of_file
-from lab.errors import LcmError, NbiError
+from lab.errors import LabError, LcmError
 from lab.files import locked
 from lab.lcm import heartbeat
 from lab.lcm.backends import Backends
@@ -51,7 +51,7 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
         reason = str(error)
         if isinstance(error, OSError):
             reason = of_file(error)
-        elif not isinstance(error, NbiError | LcmError):
+        elif not isinstance(error, LabError):
             traceback.print_exc()
             reason = f"internal error: {error!r}"
         document = store.readable(collection, op_id)

@@ -11,11 +11,11 @@ from nicegui import Client, app, context, run, ui
 
 from builder.link_table import Link, span
 from lab.api.tokens import NAME, Tokens
-from lab.errors import NbiError
+from lab.errors import LabError, NbiError
 from lab.graph import draw
 from lab.graph.model import COLOURS, Edge, Graph, Node
 from lab.nbi.engine import Engine
-from lab.page.data import REFUSALS, Data, Sample, Summary
+from lab.page.data import Data, Sample, Summary
 from lab.page.elements import complain, confirmed, heading, table
 from lab.page.forms import MARK, Form, grouped
 from lab.page.layout import LAYOUT
@@ -154,7 +154,7 @@ class Page:
         try:
             key = str(self.data.engine.store.instance(key)[1]["_id"])
             graph = self.data.graph(key)
-        except REFUSALS as error:
+        except LabError as error:
             self._header("Lab")
             ui.label(str(error))
             return
@@ -212,7 +212,7 @@ class LinksTable:
     def _open(self, event: Any) -> None:
         try:
             key = self.data.engine.store.resolve(NSRS, event.args[1]["ns"])["_id"]
-        except REFUSALS as error:  # deleted meanwhile
+        except LabError as error:  # deleted meanwhile
             complain(error)
             return
         ui.navigate.to(f"/service/{key}")
@@ -275,7 +275,7 @@ class ServicePage:
         try:
             graph = self.data.graph(self.key)
             listed = self.data.operations(self.key)[:OPERATIONS]
-        except REFUSALS as error:  # deleted meanwhile
+        except LabError as error:  # deleted meanwhile
             self.state.text = str(error)
             if self.deleted:
                 ui.navigate.to("/")
@@ -300,7 +300,7 @@ class ServicePage:
         try:
             await run.io_bound(self.data.delete, self.key)
             self.deleted = True
-        except REFUSALS as error:
+        except LabError as error:
             complain(error)
 
     def _draw(self) -> None:
@@ -335,7 +335,7 @@ class ServicePage:
             return
         try:
             primitives = self.data.primitives(node.service_id, node.member)
-        except REFUSALS:  # deleted meanwhile; refresh() says so
+        except LabError:  # deleted meanwhile; refresh() says so
             return
         options = grouped(primitives)
         with self.forms:
@@ -353,7 +353,7 @@ class ServicePage:
                 ids = (node.service_id, node.member)
                 try:
                     in_force = await run.io_bound(self.data.in_force, *ids) or {}
-                except REFUSALS as error:
+                except LabError as error:
                     with fields:
                         ui.label(f"values in force are not known: {error}")
             with fields:
@@ -371,7 +371,7 @@ class ServicePage:
         self.busy = True
         try:
             values = await run.io_bound(self.data.sample, node.service_id, node.member) or {}
-        except REFUSALS as error:
+        except LabError as error:
             self.ages.text = str(error)
             return
         finally:
@@ -392,7 +392,7 @@ class ServicePage:
     def _log(self, event: Any) -> None:
         try:
             text = self.data.log(event.args[1]["id"])
-        except REFUSALS as error:
+        except LabError as error:
             text = str(error)
         row = event.args[1]
         with ui.dialog(value=True) as dialog, ui.card().classes("w-full max-w-4xl"):

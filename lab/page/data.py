@@ -29,7 +29,6 @@ from lab.records.operations import operation_folder
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Document
 from lab.vca.charm import Action, read_charm
 
-REFUSALS = (NbiError, LcmError)  # Errors of the engines; the text of each is one sentence.
 EXAMPLE = ("vpn_endpoint_vnf", "vpn_basic_ns")
 """Packages of the service with which a new user begins."""
 PAUSE = 0.3  # Seconds between two looks at an operation.

@@ -6,8 +6,9 @@ from typing import Any
 
 from nicegui import run, ui
 
+from lab.errors import LabError
 from lab.graph.model import Node
-from lab.page.data import REFUSALS, Data, default, text, typed
+from lab.page.data import Data, default, text, typed
 from lab.page.elements import answer_label, confirmed, tell
 from lab.page.layout import LAYOUT
 
@@ -121,7 +122,7 @@ class Form:
         self.button.disable()
         try:
             await self._send(self.values())
-        except REFUSALS as error:
+        except LabError as error:
             tell(self.answer, str(error), refused=True)
         self.button.enable()
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from nicegui import events, run, ui
 
 from lab import accounts
+from lab.errors import LabError
 from lab.nbi.params import load_mapping
-from lab.page.data import REFUSALS
 from lab.page.elements import columns, complain, confirmed, heading
 from lab.page.layout import LAYOUT
 from lab.records.store import NSDS, NSTS, VIMS, VNFDS
@@ -100,7 +100,7 @@ async def attempted(page: "Page", work: Callable[[], Any]) -> Any:
         return None
     try:
         return await run.io_bound(work)
-    except REFUSALS as error:
+    except LabError as error:
         complain(error)
         return None
 
