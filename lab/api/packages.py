@@ -10,27 +10,18 @@ from lab.errors import ConflictError
 from lab.nbi import views
 from lab.nbi.catalogue import Catalogue
 from lab.records.ids import admin, new_id
-from lab.records.store import CREATED, NSDS, NSIS, NSRS, VNFDS, VNFRS, Document
+from lab.records.store import CREATED, Document
 
 Content = Callable[[Catalogue, Document, str], contents.File]
 
 
 def _packages(kind: str, resources: Resources, call: Call) -> Answer:
-    used = _used(kind, resources)
     store = resources.engine.store
+    used = resources.engine.catalogue.used(kind)
     entries = [views.package(kind, d, d["_id"] in used) for d in store.all(kind)]
     waiting = [d for d in store.all(CREATED) if d["_admin"]["kind"] == kind]
     entries += [views.created_package(kind, d) for d in waiting]
     return listed(entries + store.damaged(kind) + store.damaged(CREATED), call)
-
-
-def _used(kind: str, resources: Resources) -> set[str]:
-    store = resources.engine.store
-    if kind == VNFDS:
-        return {vnfr["vnfd-id"] for vnfr in store.all(VNFRS)}
-    if kind == NSDS:
-        return {nsr["nsd-id"] for nsr in store.all(NSRS)}
-    return {nsi["_admin"]["nst-id"] for nsi in store.all(NSIS)}
 
 
 def _waiting(kind: str, resources: Resources, key: str) -> Document | None:
@@ -44,7 +35,8 @@ def _package(kind: str, resources: Resources, call: Call) -> Answer:
     if waiting is not None:
         return Answer(views.created_package(kind, waiting))
     document = resources.get(kind, call.key)
-    return Answer(views.package(kind, document, call.key in _used(kind, resources)))
+    used = call.key in resources.engine.catalogue.used(kind)
+    return Answer(views.package(kind, document, used))
 
 
 def _onboarded(kind: str, place: str, resources: Resources, call: Call) -> Answer:

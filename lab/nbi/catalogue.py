@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.documents import day_1_2
+from builder.documents import day_1_2, walk
 from lab import files
 from lab.errors import ConflictError, NbiError, unknown
 from lab.nbi import validation
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from builder.validate import Package
 
 KINDS = {VNFDS: "vnfd", NSDS: "nsd", NSTS: "nst"}
+_INSTANCE = {
+    VNFDS: "There is at least one VNF instance",
+    NSDS: "There is at least one NS instance",
+    NSTS: "there is at least one Netslice Instance",
+}
+_NAMED_BY = {
+    VNFDS: (NSDS, "vnfd-id[]", "NS package"),
+    NSDS: (NSTS, "netslice-subnet[]/nsd-ref", "NetSlice Template"),
+}
+"""Which packages name those of a kind, where, and how NBI calls them."""
 
 
 class Catalogue:
@@ -81,7 +91,7 @@ class Catalogue:
                     f"{KINDS[kind]} '{document['id']}' cannot become '{descriptor['id']}'; "
                     "allowed: a package with the same id"
                 )
-            if kind == VNFDS and any(r["vnfd-id"] == key for r in self.store.all(VNFRS)):
+            if kind == VNFDS and key in self.used(VNFDS):
                 _check_modified(document["descriptor"], descriptor)
             with self.store.edit(kind, key) as document:
                 document["descriptor"] = descriptor
@@ -153,28 +163,21 @@ class Catalogue:
         path = self.store.root / "packages" / f"{top}{ARCHIVE}"
         return path if path.exists() else None
 
+    def used(self, kind: str) -> set[str]:
+        """Return the ids of the packages of a kind that have instances."""
+        if kind == NSTS:
+            return {nsi["_admin"]["nst-id"] for nsi in self.store.all(NSIS)}
+        records, key = (VNFRS, "vnfd-id") if kind == VNFDS else (NSRS, "nsd-id")
+        return {record[key] for record in self.store.all(records)}
+
     def _check_unused(self, kind: str, document: Document) -> None:
-        key = document["_id"]
-        if kind == VNFDS:
-            if any(r["vnfd-id"] == key for r in self.store.all(VNFRS)):
-                raise ConflictError("There is at least one VNF instance using this descriptor")
-            for nsd in self.store.all(NSDS):
-                if document["id"] in (nsd["descriptor"].get("vnfd-id") or ()):
-                    raise ConflictError(
-                        "There is at least one NS package referencing this descriptor"
-                    )
-        elif kind == NSTS:
-            if any(r["_admin"]["nst-id"] == key for r in self.store.all(NSIS)):
-                raise ConflictError("there is at least one Netslice Instance using this descriptor")
-        elif any(r["nsd-id"] == key for r in self.store.all(NSRS)):
-            raise ConflictError("There is at least one NS instance using this descriptor")
-        else:
-            for nst in self.store.all(NSTS):
-                subnets = nst["descriptor"].get("netslice-subnet") or ()
-                if any(s["nsd-ref"] == document["id"] for s in subnets):
-                    raise ConflictError(
-                        "There is at least one NetSlice Template referencing this descriptor"
-                    )
+        if document["_id"] in self.used(kind):
+            raise ConflictError(f"{_INSTANCE[kind]} using this descriptor")
+        if kind in _NAMED_BY:
+            others, path, what = _NAMED_BY[kind]
+            for other in self.store.all(others):
+                if document["id"] in [id_ for _, id_, _ in walk(other["descriptor"], path)]:
+                    raise ConflictError(f"There is at least one {what} referencing this descriptor")
 
 
 def _revision(document: Document) -> Document:
