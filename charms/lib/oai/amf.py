@@ -77,21 +77,13 @@ def files(params: Amf, ends: Ends, database: str) -> Tuple[File, ...]:
     amf = filled(
         "amf.yaml",
         statistics_seconds=STATISTICS_SECONDS,
-        mcc=params.plmn.mcc,
-        mnc=params.plmn.mnc,
+        params=params,
         region="{:02X}".format(params.amf_region),
         set="{:03X}".format(params.amf_set),
         pointer="{:02X}".format(params.amf_pointer),
-        tac=params.tac,
         slices=[{"sst": one.sst, "sd": one.differentiator} for one in offered],
     )
-    udr = filled(
-        "udr.yaml",
-        host=LOOPBACK,
-        user=provision_5g.USER,
-        password=database,
-        database=provision_5g.DATABASE,
-    )
+    udr = filled("udr.yaml", host=LOOPBACK, rows=provision_5g, password=database)
     level = LEVELS[params.log_level]
     return (
         _file("amf", sbi.LOGGED[params.log_level], ends, amf),
@@ -103,19 +95,7 @@ def files(params: Amf, ends: Ends, database: str) -> Tuple[File, ...]:
 
 
 def _file(name: str, level: str, ends: Ends, more: str = "") -> File:
-    common = filled(
-        "core_5g.yaml",
-        level=level,
-        own=ends["sbi"].ip,
-        interface=ends["sbi"].interface,
-        n2_interface=ends["n2"].interface,
-        loopback=LOOPBACK,
-        port=sbi.PORT,
-        nrf_port=sbi.NRF_PORT,
-        udm_port=sbi.UDM_PORT,
-        ausf_port=sbi.AUSF_PORT,
-        udr_port=sbi.UDR_PORT,
-    )
+    common = filled("core_5g.yaml", ends=ends, sbi=sbi, level=level, loopback=LOOPBACK)
     return File(conf(name + ".yaml"), common + more)
 
 

@@ -44,19 +44,14 @@ def rfsim_options(version: str, server: str) -> Tuple[str, ...]:
     return ("--{}.serveraddr".format(section), server)
 
 
-def configuration(params: Enb, ends: Ends, mme: str) -> str:
+def configuration(params: Enb, ends: Ends) -> str:
     return filled(
         "enb.conf",
         **numbers(params),
+        params=params,
+        ends=ends,
         enb_id="0x{:x}".format(params.enb_id),
-        tac=params.tac,
         downlink_hz=params.downlink_mhz * MHZ,
-        resource_blocks=params.resource_blocks,
-        mme=mme,
-        s1c=ends["s1c"].ip,
-        s1c_interface=ends["s1c"].interface,
-        s1u=ends["s1u"].ip,
-        s1u_interface=ends["s1u"].interface,
         level=LEVELS[params.log_level],
     )
 
@@ -68,7 +63,6 @@ def numbers(params: Common) -> Dict[str, int]:
 
 
 def software(params: Enb, ends: Ends, **_: Any) -> Software:
-    mme = ends["s1c"].peer
     options = ("--rfsim",) + rfsim_options(params.registry.version("enb"), "server")
     options += ("--log_config.global_log_options", "level,nocolor,time")
     return Software(
@@ -81,11 +75,11 @@ def software(params: Enb, ends: Ends, **_: Any) -> Software:
                 entrypoint="/opt/oai-enb/bin/lte-softmodem",
             ),
         ),
-        files=(File(conf("enb.conf"), configuration(params, ends, mme)),),
+        files=(File(conf("enb.conf"), configuration(params, ends)),),
         checks=(
             Check(
                 "log",
-                "the MME at {} has not accepted the eNB yet".format(mme),
+                "the MME at {} has not accepted the eNB yet".format(ends["s1c"].peer),
                 unit="enb",
                 pattern=r"S1AP_REGISTER_ENB_CNF: associated MME [1-9]",
                 # It does not set up a lost association again.

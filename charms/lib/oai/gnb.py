@@ -32,29 +32,26 @@ class Gnb(AccessNode):
     uu_interface: str = text_field(fields.network_interface)
 
 
-def configuration(params: Gnb, ends: Ends, amf: str) -> str:
+def configuration(params: Gnb, ends: Ends) -> str:
     slices = ("{{ sst = {}; sd = 0x{}; }}".format(s.sst, s.differentiator) for s in params.snssais)
     return filled(
         "gnb.conf",
         **numbers(params),
+        params=params,
+        ends=ends,
         gnb_id="0x{:x}".format(params.gnb_id),
         # 36 bits: first the gNB identity, then the cell identity (TS 38.413 clause 9.3.1.7).
         cell=params.gnb_id << 8 | 1,
-        tac=params.tac,
         slices=", ".join(slices),
         band=BAND,
         blocks=BLOCKS,
         numerology=NUMEROLOGY,
         ssb=SSB,
-        amf=amf,
-        n2=ends["n2"].ip,
-        n3=ends["n3"].ip,
         level=LEVELS[params.log_level],
     )
 
 
 def software(params: Gnb, ends: Ends, **_: Any) -> Software:
-    amf = ends["n2"].peer
     options = RADIO_OPTIONS + rfsim_options(params.registry.version("gnb"), "server")
     options += ("--log_config.global_log_options", "level,nocolor,time")
     return Software(
@@ -66,11 +63,11 @@ def software(params: Gnb, ends: Ends, **_: Any) -> Software:
                 entrypoint="/opt/oai-gnb/bin/nr-softmodem",
             ),
         ),
-        files=(File(conf("gnb.conf"), configuration(params, ends, amf)),),
+        files=(File(conf("gnb.conf"), configuration(params, ends)),),
         checks=(
             Check(
                 "log",
-                "the AMF at {} has not accepted the gNB yet".format(amf),
+                "the AMF at {} has not accepted the gNB yet".format(ends["n2"].peer),
                 unit="gnb",
                 pattern="Received NGSetupResponse",
                 # It does not set up a lost association again.

@@ -78,7 +78,7 @@ def software(params: Hss, ends: Ends, keys: Secrets, **_: Any) -> Software:
         gateway_port=gateway_port,
         rest_port=rest_port,
         oss_port=oss_port,
-        operator_key=keys.operator_key,
+        keys=keys,
     )
     rows = {
         "first_imsi": params.first_imsi,

@@ -36,27 +36,18 @@ def identity(params: Mme) -> str:
     return "{}.{}".format(params.mme_name, params.realm)
 
 
-def configuration(params: Mme, ends: Ends, sgw: str) -> str:
+def configuration(params: Mme, ends: Ends) -> str:
     return filled(
         "mme.conf",
-        realm=params.realm,
+        params=params,
+        ends=ends,
         hss=hss.identity(params.realm),
-        mcc=params.plmn.mcc,
-        mnc=params.plmn.mnc,
-        tac=params.tac,
-        mme_group=params.mme_group,
-        mme_code=params.mme_code,
-        s1c=ends["s1c"].address,
-        s1c_interface=ends["s1c"].interface,
-        s11=ends["s11"].address,
-        s11_interface=ends["s11"].interface,
-        sgw=sgw,
         level=params.log_level.upper(),
     )
 
 
 def software(params: Mme, ends: Ends, **_: Any) -> Software:
-    server, sgw = ends["s6a"].peer, ends["s11"].peer
+    server = ends["s6a"].peer
     fd = diameter.configuration(
         identity(params),
         params.realm,
@@ -88,7 +79,7 @@ def software(params: Mme, ends: Ends, **_: Any) -> Software:
             ),
         ),
         files=(
-            File(conf("mme.conf"), configuration(params, ends, sgw)),
+            File(conf("mme.conf"), configuration(params, ends)),
             File(conf("mme_fd.conf"), fd),
             File(conf("start-mme.sh"), source("start_mme.sh", "oai"), 0o755),
         ),

@@ -158,10 +158,10 @@ def filled(template: str, **values: object) -> str:
         ValueError: A text could end the text of the file that it stands in. This is a defect:
             parsers refuse such values.
     """
-    texts = {}
-    for name, value in values.items():
-        structured = isinstance(value, (list, bool))
-        texts[name] = json.dumps(value) if structured else str(value)
+
+    def shown(name: str, value: object) -> str:
         if isinstance(value, str) and name not in GROUPS and set(value) & set('"\\\n'):
             raise ValueError("not fit for a configuration file: {!r}".format(value))
-    return installed.filled("templates/" + template, "oai", **texts)
+        return json.dumps(value) if isinstance(value, (list, bool)) else str(value)
+
+    return installed.filled("templates/" + template, "oai", shown, **values)

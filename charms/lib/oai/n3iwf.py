@@ -162,22 +162,16 @@ def install_steps(params: N3iwf, brought: Given, results: Results) -> List[Step]
     ]
 
 
-def configuration(params: N3iwf, ends: Ends, amf: str, nwu: str) -> str:
+def configuration(params: N3iwf, ends: Ends, nwu: str) -> str:
     """Return n3iwfcfg.yaml; JSON is YAML. `nwu` is our address towards the Wi-Fi."""
     return filled(
         "n3iwfcfg.yaml",
-        mcc=params.plmn.mcc,
-        mnc=params.plmn.mnc,
-        n3iwf_id=params.n3iwf_id,
+        params=params,
+        ends=ends,
         tac="{:06x}".format(params.tac),
         slices=[{"snssai": {"sst": s.sst, "sd": s.differentiator}} for s in params.snssais],
-        n2=ends["n2"].ip,
-        n3=ends["n3"].ip,
-        amf=amf,
         nwu=nwu,
         nas_port=NAS_PORT,
-        inner=params.inner,
-        inner_pool=params.inner_pool,
         device=DEVICE,
         fqdn=fqdn(params.plmn),
         liveness=params.liveness_seconds > 0,
@@ -188,7 +182,6 @@ def configuration(params: N3iwf, ends: Ends, amf: str, nwu: str) -> str:
 
 
 def software(params: N3iwf, ends: Ends, own: str, **_: Any) -> Software:
-    amf = ends["n2"].peer
     certificate, key, trust = files(params)
     return Software(
         containers=(
@@ -206,11 +199,11 @@ def software(params: N3iwf, ends: Ends, own: str, **_: Any) -> Software:
                 devices=(DEVICE + "-",),
             ),
         ),
-        files=(File(conf("n3iwfcfg.yaml"), configuration(params, ends, amf, own)),),
+        files=(File(conf("n3iwfcfg.yaml"), configuration(params, ends, own)),),
         checks=(
             Check(
                 "log",
-                "the AMF at {} has not accepted the N3IWF yet".format(amf),
+                "the AMF at {} has not accepted the N3IWF yet".format(ends["n2"].peer),
                 unit="n3iwf",
                 pattern="Handle NG Setup Response",
                 # It does not set up a lost association again.

@@ -48,22 +48,17 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets) -> str:
     ]
     return filled(
         "n3ue.yaml",
-        mcc=params.plmn.mcc,
-        mnc=params.plmn.mnc,
+        params=params,
+        n3iwf=n3iwf,
+        keys=keys,
         msin=params.imsi[len(str(params.plmn)) :],
         imsi=int(params.imsi),
         spi=0x100 + int(params.imsi) % 10**9,
-        n3iwf=n3iwf.address,
-        inner=n3iwf.inner,
-        wifi_interface=params.wifi_interface,
         own=own,
         first_id=FIRST_ID,
         signalling=SIGNALLING,
         tunnels=TUNNELS,
         sessions=sessions,
-        key=keys.subscriber_key,
-        operator_key=keys.operator_key,
-        opc=keys.opc,
         # The readiness check needs a line of level info.
         level=LOGGED[params.log_level],
     )

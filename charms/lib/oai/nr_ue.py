@@ -28,10 +28,9 @@ def configuration(params: Equipment, keys: Secrets) -> str:
     ]
     return filled(
         "nr-ue.conf",
-        imsi=params.imsi,
+        params=params,
+        keys=keys,
         mnc_length=len(params.plmn.mnc),
-        key=keys.subscriber_key,
-        opc=keys.opc,
         sessions=",\n        ".join(sessions),
     )
 

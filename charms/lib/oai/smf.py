@@ -26,38 +26,24 @@ class Smf(SliceOfDnn):
         check_servers((self.dns, self.second_dns), self.ue_pool, at)
 
 
-def configuration(params: Smf, ends: Ends, shared: str) -> str:
-    """Return smf.yaml; `shared` is the address of NRF, AMF and UDM on SBI."""
-    own, n4 = ends["sbi"], ends["n4"]
+def configuration(params: Smf, ends: Ends) -> str:
+    """Return smf.yaml; NRF, AMF and UDM have the address of the other end of SBI."""
     return filled(
         "smf.yaml",
+        params=params,
+        ends=ends,
+        sbi=sbi,
         level=sbi.LOGGED[params.log_level],
-        own=own.ip,
-        interface=own.interface,
-        n4_interface=n4.interface,
-        shared=shared,
-        port=sbi.PORT,
-        nrf_port=sbi.NRF_PORT,
-        udm_port=sbi.UDM_PORT,
         pfcp=PFCP,
-        upfs=[{"host": peer, "port": PFCP} for peer in n4.peers],
-        ue_mtu=params.ue_mtu,
-        dns=params.dns,
-        second_dns=params.second_dns,
-        sst=params.snssai.sst,
-        sd=params.snssai.differentiator,
-        dnn=params.dnn,
-        ue_pool=params.ue_pool,
+        upfs=[{"host": peer, "port": PFCP} for peer in ends["n4"].peers],
     )
 
 
 def software(params: Smf, ends: Ends, **_: Any) -> Software:
-    shared = ends["sbi"].peer
+    registry = sbi.wait_for(ends["sbi"].peer, sbi.NRF_PORT)
     return Software(
-        containers=(
-            sbi.container("smf", privileged=False, before_start=sbi.wait_for(shared, sbi.NRF_PORT)),
-        ),
-        files=(File(conf("smf.yaml"), configuration(params, ends, shared)), sbi.WAIT),
+        containers=(sbi.container("smf", privileged=False, before_start=registry),),
+        files=(File(conf("smf.yaml"), configuration(params, ends)), sbi.WAIT),
         checks=(
             Check("tcp", "the SMF does not listen on SBI yet", ends["sbi"].ip, sbi.PORT),
             Check("udp", "no PFCP on N4 yet", ends["n4"].ip, PFCP),

@@ -54,14 +54,9 @@ def configuration(params: SpgwC, ends: Ends) -> str:
     ]
     return filled(
         "spgw_c.json",
+        params=params,
+        ends=ends,
         rest_port=REST_PORT,
-        s11=ends["s11"].ip,
-        s11_interface=ends["s11"].interface,
-        sxab=ends["sxab"].ip,
-        sxab_interface=ends["sxab"].interface,
-        dns=params.dns,
-        second_dns=params.second_dns,
-        ue_mtu=params.ue_mtu,
         pdns=[
             {"apn_ni": apn, "dyn_ue_ipv4_range": pool_range(part)} for apn, part in zip(apns, pools)
         ],

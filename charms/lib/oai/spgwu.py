@@ -33,23 +33,7 @@ class SpgwU(Eps):
         check_device(self.tun_device, self.sgi_interface, at)
 
 
-def configuration(params: SpgwU, ends: Ends, control: str) -> str:
-    return filled(
-        "spgw_u.conf",
-        name=params.gateway,
-        s1u=ends["s1u"].address,
-        s1u_interface=ends["s1u"].interface,
-        sxab=ends["sxab"].address,
-        sxab_interface=ends["sxab"].interface,
-        sgi_interface=params.sgi_interface,
-        ue_pool=params.ue_pool,
-        control=control,
-        level=params.log_level,
-    )
-
-
 def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
-    control = ends["sxab"].peer
     return Software(
         containers=(
             Container(
@@ -59,7 +43,7 @@ def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
                 entrypoint="/openair-spgwu-tiny/bin/oai_spgwu",
             ),
         ),
-        files=(File(conf("spgw_u.conf"), configuration(params, ends, control)),),
+        files=(File(conf("spgw_u.conf"), filled("spgw_u.conf", params=params, ends=ends)),),
         checks=(
             Check("udp", "no PFCP on SXab yet", address=ends["sxab"].ip, port=8805),
             Check("udp", "no GTP-U on S1-U yet", address=ends["s1u"].ip, port=2152),

@@ -29,17 +29,8 @@ class Ue(Cell):
 
 
 def configuration(params: Ue, keys: Secrets) -> str:
-    plmn = str(params.plmn)
-    return filled(
-        "ue_usim.conf",
-        plmn=plmn,
-        mcc=params.plmn.mcc,
-        mnc=params.plmn.mnc,
-        msin=params.imsi[len(plmn) :],
-        msisdn=params.msisdn,
-        key=keys.subscriber_key,
-        opc=keys.opc,
-    )
+    msin = params.imsi[len(str(params.plmn)) :]
+    return filled("ue_usim.conf", params=params, keys=keys, msin=msin)
 
 
 def software(params: Ue, station: Part, keys: Secrets, **_: Any) -> Software:

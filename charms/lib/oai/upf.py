@@ -25,28 +25,12 @@ class Upf(SliceOfDnn):
         check_device(self.tun_device, self.n6_interface, at)
 
 
-def configuration(params: Upf, ends: Ends, control: str) -> str:
-    """Return upf.yaml; `control` is the SMF's address on N4."""
-    return filled(
-        "upf.yaml",
-        level=LEVELS[params.log_level],
-        port=sbi.PORT,
-        n3_interface=ends["n3"].interface,
-        n4_interface=ends["n4"].interface,
-        n6_interface=params.n6_interface,
-        control=control,
-        sst=params.snssai.sst,
-        sd=params.snssai.differentiator,
-        dnn=params.dnn,
-        ue_pool=params.ue_pool,
-    )
-
-
 def software(params: Upf, ends: Ends, **_: Any) -> Software:
-    control = ends["n4"].peer
+    level = LEVELS[params.log_level]
+    configuration = filled("upf.yaml", params=params, ends=ends, sbi=sbi, level=level)
     return Software(
         containers=(sbi.container("upf"),),
-        files=(File(conf("upf.yaml"), configuration(params, ends, control)),),
+        files=(File(conf("upf.yaml"), configuration),),
         checks=(
             Check("udp", "no PFCP on N4 yet", address=ends["n4"].ip, port=8805),
             Check("udp", "no GTP-U on N3 yet", address=ends["n3"].ip, port=2152),

@@ -1,7 +1,7 @@
 """Units of systemd on the VDU, with the files that they consist of."""
 
 from string import Template
-from typing import List, Mapping, Optional, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 import attr
 
@@ -13,9 +13,33 @@ HEAD = MARK + "; changes are overwritten by the next reconcile.\n"
 """First line of a file, where `#` begins a comment."""
 
 
-def filled(template: str, package: str, **values: object) -> str:
-    """Return a file of a package, such as a unit, with `values` in place of its `$names`."""
-    return Template(source(template, package)).substitute(values)
+class _File(Template):
+    """A file with `$names` for values; a name may have dots."""
+
+    idpattern = r"[a-z][_a-z0-9]*(?:\.[a-z][_a-z0-9]*)*"
+
+
+def filled(
+    template: str,
+    package: str,
+    show: Callable[[str, Any], str] = lambda name, value: str(value),
+    **values: Any,
+) -> str:
+    """Return a file of a package, such as a unit, with `values` in place of its `$names`.
+
+    `$ends.n2.ip` is the attribute `ip` of the item `n2` of the value `ends`. `show` makes the text
+    of a name and its value.
+    """
+    file = _File(source(template, package))
+    found = [match.group("named", "braced") for match in file.pattern.finditer(file.template)]
+    names = {named or braced for named, braced in found if named or braced}
+    return file.substitute({name: show(name, _value(values, name)) for name in names})
+
+
+def _value(value: Any, name: str) -> Any:
+    for part in name.split("."):
+        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
+    return value
 
 
 @attr.frozen
