@@ -196,6 +196,7 @@ def observe_routes() -> List[Step]:
 
 Route = Tuple[fields.IPNetwork, Mapping[str, Any]]
 """Where it leads, and what `ip -j route` prints of it."""
+Routes = FrozenSet[fields.IPNetwork]
 
 
 def all_routes(results: Results, table: str = "", device: str = "") -> List[Route]:
@@ -212,9 +213,7 @@ def all_routes(results: Results, table: str = "", device: str = "") -> List[Rout
     return found
 
 
-def routes(
-    results: Results, device: str, table: str = ""
-) -> Tuple[FrozenSet[fields.IPNetwork], FrozenSet[fields.IPNetwork]]:
+def routes(results: Results, device: str, table: str = "") -> Tuple[Routes, Routes]:
     """Return the routes by a device, and apart those that the kernel made with its addresses.
 
     The default route is left out.
@@ -225,6 +224,18 @@ def routes(
         if network.prefixlen and row.get("type") != "multicast":
             (connected if row.get("protocol") == "kernel" else own).add(network)
     return frozenset(own), frozenset(connected)
+
+
+def reroute(link: str, interface: str, missing: Routes, excess: Routes) -> List[Step]:
+    """Return the steps that make the missing routes of an interface, and delete the excess ones."""
+    steps = []
+    for index, prefix in enumerate(fields.ordered(missing)):
+        id = "{}/apply/route-{}".format(link, index)
+        steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
+    for index, prefix in enumerate(fields.ordered(excess)):
+        id = "{}/apply/unroute-{}".format(link, index)
+        steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
+    return steps
 
 
 def reconnect(link: str, interface: str, address: fields.IPInterface) -> List[Step]:

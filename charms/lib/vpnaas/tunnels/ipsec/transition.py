@@ -121,12 +121,7 @@ def _interface_changes(
     if live.up and configuration.params.inner_address.network not in state.connected:
         steps += facts.reconnect(link, interface, configuration.params.inner_address)
     routes = frozenset(routes_of(configuration))
-    for index, prefix in enumerate(fields.ordered(routes - state.routes)):
-        id = "{}/apply/route-{}".format(link, index)
-        steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
-    for index, prefix in enumerate(fields.ordered(state.routes - routes)):
-        id = "{}/apply/unroute-{}".format(link, index)
-        steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
+    steps += facts.reroute(link, interface, routes - state.routes, state.routes - routes)
     now, then = _in_own_table(text.splitlines()), _in_own_table(before)
     gone = {route for route in now if ip_network(route.split()[0]) not in state.own_routes}
     for index, route in enumerate(sorted(gone)):

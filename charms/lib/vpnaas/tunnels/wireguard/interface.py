@@ -421,20 +421,14 @@ def _route_changes(
 ) -> List[Step]:
     interface = present.name
     subnet = configuration.params.inner_address.network
-    routes = {
+    routes = frozenset(
         p for peer in configuration.peers for p in peer.prefixes if not fields.covers(subnet, p)
-    }
+    )
     same = present.up and present.addresses == (configuration.params.inner_address,)
     steps = facts.reconnect(configuration.link, interface, configuration.params.inner_address)
     steps = steps if same and subnet not in state.connected else []
-    kept = state.routes if same else frozenset()
-    for index, prefix in enumerate(fields.ordered(routes - kept)):
-        id = "{}/apply/route-{}".format(configuration.link, index)
-        steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
-    for index, prefix in enumerate(fields.ordered(state.routes - routes)):
-        id = "{}/apply/unroute-{}".format(configuration.link, index)
-        steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
-    return steps
+    missing = routes - state.routes if same else routes
+    return steps + facts.reroute(configuration.link, interface, missing, state.routes - routes)
 
 
 def _staged(link: str, peers: Sequence[Peer]) -> Dict[str, List[str]]:
