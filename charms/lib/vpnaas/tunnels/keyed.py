@@ -83,12 +83,6 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         """Return texts that name who must still certify the staged key."""
         return ()
 
-    def key_offers(
-        self, inputs: LinkInputs, state: Keys, peers: Mapping[str, Peer], keys: KeyOffer
-    ) -> Mapping[str, KeyOffer]:
-        """Return the data on our keys that differs by relation, by peer name."""
-        return {}
-
     def acknowledged(self, params: LinkParams, state: Keys, peer: Peer) -> Tuple[str, ...]:
         """Return the keys of an installed peer that our offer acknowledges."""
         return peer.public_keys()
@@ -221,7 +215,6 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     ) -> Dict[int, Offer]:
         keys = self.key_offer(inputs, state)
         installed = {peer.name: peer for peer in peers}
-        by_peer = self.key_offers(inputs, state, installed, keys)
         offers = {}
         for remote in inputs.remotes:
             agreed = state.agreed.get(remote.peer_name, Agreed(None))
@@ -237,7 +230,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
                     inputs.params, admission.leases.get(remote.peer_name, ())
                 ),
                 keys=attr.evolve(
-                    by_peer.get(remote.peer_name, keys),
+                    keys,
                     acknowledged=(
                         self.acknowledged(inputs.params, state, peer) if peer is not None else ()
                     ),

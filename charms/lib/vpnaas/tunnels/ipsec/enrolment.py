@@ -1,6 +1,6 @@
 """Writes certificates to the VDU and into offers."""
 
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from vpnaas.base import x509
 from vpnaas.peers.inputs import LinkInputs
@@ -69,8 +69,10 @@ def steps_to(
     return steps
 
 
-def offered(validated: Validation) -> CertOffer:
-    """Return the certificates to publish in a relation."""
+def offered(validated: Optional[Validation]) -> CertOffer:
+    """Return the certificates to publish in a relation; a link may have none."""
+    if validated is None:
+        return CertOffer()
     own, following = validated.own, validated.following
     return CertOffer(
         certificate=own.text if own is not None else "",

@@ -186,14 +186,6 @@ class Ipsec(KeyedTechnology[State]):
     def lacking(self, inputs: LinkInputs, state: State) -> Sequence[str]:
         return state.validated.lacking if state.validated is not None else ()
 
-    def key_offers(
-        self, inputs: LinkInputs, state: State, peers: Mapping[str, Peer], keys: KeyOffer
-    ) -> Mapping[str, KeyOffer]:
-        if state.validated is None:
-            return {}
-        keys = attr.evolve(keys, certs=enrolment.offered(state.validated))
-        return {remote.peer_name: keys for remote in inputs.remotes}
-
     def key_pair(self, params: LinkParams) -> KeyPair:
         return observed.key_pair(params.link, params.ipsec.key_type)
 
@@ -298,6 +290,7 @@ class Ipsec(KeyedTechnology[State]):
             identity=state.identity,
             proposal=chosen.proposal.text,
             credentials=chosen.proof,
+            certs=enrolment.offered(state.validated),
         )
 
     def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
