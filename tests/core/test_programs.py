@@ -14,6 +14,7 @@ from vpnaas.vdu import programs
 FOLDER = Path(programs.__file__).parent
 TEXTS = {path.name: programs.source(path.name) for path in FOLDER.glob("*.py")}
 TEXTS |= {name: programs.source(name, "experiments.vdu") for name in ("send.py", "watch.py")}
+TEXTS |= {name: programs.source(name, "oai") for name in ("probe.py", "kernel.py")}
 
 
 def bound(text: str) -> list[str]:

@@ -1,18 +1,19 @@
 #!/usr/bin/python3
 """Tell on the VDU which features of its kernel a network function lacks.
 
-This file is the program that the charm sends there: it must not import anything but the standard
-library. It reads {"modules": [name...]} on standard input. It tries each feature, because a kernel
-may have it without a module, and loads the module by the try. It prints the names of the modules of
-what did not work, as JSON. A file keeps that all worked, until the next boot.
+The charm sends this program there, as those of `vpnaas.vdu.programs`. It reads
+{"modules": [name...]} on standard input. It tries each feature, because a kernel may have it
+without a module, and loads the module by the try. It prints the names of the modules of what did
+not work, as JSON. A file keeps that all worked, until the next boot.
 """
 
 import json
 import os
 import socket
-import subprocess
 import sys
 from typing import List
+
+from vpnaas.vdu.programs.common import run
 
 SEEN = "/run/osm-vpnaas-nf/kernel"
 PROBE = "vpnaas-probe0"
@@ -38,8 +39,7 @@ def works(module: str) -> bool:
 
 
 def _ip(*words: str) -> bool:
-    nowhere = subprocess.DEVNULL
-    return subprocess.call(("ip", "link") + words, stdout=nowhere, stderr=nowhere, timeout=20) == 0
+    return run("ip", "link", *words, seconds=20)[0] == 0
 
 
 def missing(modules: List[str]) -> List[str]:

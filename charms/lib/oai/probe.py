@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Check on the VDU whether a network function is ready.
 
-This file is the program that the charm sends there: it must not import anything but the standard
-library and must run on any Python from 3.6 on. It reads a JSON object on standard input:
+The charm sends this program there, as those of `vpnaas.vdu.programs`. It reads a JSON object on
+standard input:
 
     {"wait": seconds, "units": [name...], "images": {name: reference}, "engine": path,
      "checks": [{"kind", "reason", "address", "port", "unit", "pattern", "lost"}...],
@@ -19,6 +19,8 @@ import sys
 import time
 from typing import Any, Dict, List
 
+from vpnaas.vdu.programs.common import content, run
+
 Json = Dict[str, Any]
 
 RUN = "/run/osm-vpnaas-nf"
@@ -31,28 +33,13 @@ SECONDS = 20
 SHOWN = ("ActiveState", "SubState", "NRestarts", "Result")
 
 
-def _run(*argv: str) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SECONDS, check=False
-    )
-
-
 def _out(*argv: str) -> str:
-    return _run(*argv).stdout.decode("utf-8", "replace")
+    return run(*argv, seconds=SECONDS)[1]
 
 
 def uptime() -> float:
     """Return seconds since boot, because somebody may set the clock."""
-    with open("/proc/uptime", encoding="ascii") as stream:
-        return float(stream.read().split()[0])
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    return float(content("/proc/uptime").split()[0])
 
 
 def unit_states(names: List[str]) -> Dict[str, Json]:
@@ -70,7 +57,7 @@ def log_since_start(unit: str) -> str:
     """Return what a unit has logged since it was started; of a long log, the start and the end."""
     path = LOG.format(unit)
     try:
-        offset = int(_read("{}/{}.offset".format(RUN, unit)) or "0")
+        offset = int(content("{}/{}.offset".format(RUN, unit)) or "0")
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             # A file that is shorter than the offset was rotated.
@@ -117,7 +104,7 @@ def _logged(check: Json) -> bool:
     Lines that were there are kept in a file until the next start, since a log grows and is rotated.
     """
     path = "{}/{}.logged".format(RUN, check["unit"])
-    kept, pattern = _read(path).splitlines(), check["pattern"]
+    kept, pattern = content(path).splitlines(), check["pattern"]
     if pattern in kept and not check["lost"]:
         return True
     text = log_since_start(check["unit"])
@@ -175,12 +162,13 @@ def _pulling(request: Json) -> List[str]:
     missing = []
     for name, image in sorted(request["images"].items()):
         try:
-            done = _run(request["engine"], "image", "inspect", "--format", "{{.Id}}", image)
+            look = (request["engine"], "image", "inspect", "--format", "{{.Id}}", image)
+            code, _ = run(*look, seconds=SECONDS)
         except subprocess.TimeoutExpired:
             # podman keeps its store locked while it unpacks a layer.
             missing.append("the container engine is busy, an image may be on its way")
             break
-        if done.returncode:
+        if code:
             missing.append("image {} of {} is not pulled yet".format(image, name))
     return missing
 
@@ -199,7 +187,7 @@ def main(request: Json) -> Json:
     if seen["reasons"]:
         seen["reasons"] = _pulling(request) + seen["reasons"]
         os.makedirs(RUN, exist_ok=True)
-        since = float(_read(SINCE) or uptime())
+        since = float(content(SINCE) or uptime())
         with open(SINCE, "w", encoding="ascii") as stream:
             stream.write("{:.1f}\n".format(since))
         since = uptime() - since
