@@ -84,6 +84,11 @@ class Transfer(Declared):
         mbps = (self.bitrate_mbps or UDP_DEFAULT_MBPS) * self.parallel
         return numbered(self.duration, mbps, self.size or UDP_PAYLOAD, self.direction)
 
+    def step(self, id: str, peer: Peer, link: str, path: str, keep: str = "") -> Step:
+        """Return the step that measures to a peer of a link."""
+        request = client_request(peer, link, path, self.duration, self.options(), keep)
+        return client(id, dict(request, datagrams=self.datagrams()))
+
 
 @attr.frozen
 class ThroughputTest(Transfer):
@@ -105,9 +110,7 @@ class ThroughputTest(Transfer):
             )
 
     def steps(self, peer: Peer) -> List[Step]:
-        words, keep = self.options(), self.kept
-        request = client_request(peer, self.link, self.path, self.duration, words, keep)
-        return [client("iperf3", dict(request, datagrams=self.datagrams()))]
+        return [self.step("iperf3", peer, self.link, self.path, self.kept)]
 
     def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
         """Return the summary of the run.
@@ -431,15 +434,13 @@ class LinkTest(Declared):
 
     def steps(self, peer: Peer) -> List[Step]:
         address = str(target(peer, self.path, self.link))
-        every = ["--time", str(self.duration), "--json"]
-        udp = ["--udp", "--bitrate", "{}M".format(self.udp_mbps), "--length", str(UDP_PAYLOAD)]
-        udp.append("--bidir")
-        request = client_request(peer, self.link, self.path, self.duration, every)
-        plan = numbered(self.duration, self.udp_mbps, UDP_PAYLOAD, "bidirectional")
+        tcp = Transfer(duration=self.duration)
+        rate, size = self.udp_mbps, UDP_PAYLOAD
+        udp = Transfer("udp", "bidirectional", self.duration, bitrate_mbps=rate, size=size)
         ping = ("ping", "-n", "-c", str(self.count), "-i", "0.02", "-W", "1", address)
         return [
-            client("tcp", request),
-            client("udp", dict(request, options=every + udp, datagrams=plan)),
+            tcp.step("tcp", peer, self.link, self.path),
+            udp.step("udp", peer, self.link, self.path),
             run("ping", *ping, any_exit=True, timeout=self.count // 50 + 30),
         ]
 
