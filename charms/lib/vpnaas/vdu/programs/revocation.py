@@ -29,7 +29,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Pattern, Tuple
 
 from vpnaas.vdu.programs.charon import SOCKET, Daemon, parsed
 from vpnaas.vdu.programs.common import put, run
@@ -353,6 +353,12 @@ def clean(text: str) -> str:
     return re.sub(r"[^ -~]|[{}]", "?", text)[:120]
 
 
+def group_of(pattern: Pattern[str], text: str) -> str:
+    """Return the group of a pattern that matches in a text, "" if none does."""
+    match = pattern.search(text)
+    return next(filter(None, match.groups()), "") if match else ""
+
+
 class Exchange:
     """What the log said of one IKE_SA."""
 
@@ -375,10 +381,10 @@ class Refusals:
         while len(self.exchanges) > MOST:
             self.exchanges.pop(next(iter(self.exchanges)))
         known = name.rsplit("_", 2)[0] if name.count("_") >= 3 else ""
-        for pattern, take in ((CERTIFICATE, self._cert), (URL, self._url), (CALLER, self._caller)):
-            match = pattern.search(text)
-            if match:
-                take(exchange, match)
+        exchange.cert = group_of(CERTIFICATE, text) or exchange.cert
+        exchange.caller = group_of(CALLER, text) or exchange.caller
+        url = group_of(URL, text)
+        exchange.urls += [url] if url and url not in exchange.urls else []
         looking = LOOKING.search(text)
         if looking:
             exchange.us, exchange.caller, exchange.them = looking.groups()
@@ -396,20 +402,6 @@ class Refusals:
                     why = self._sentence(sentence, found, exchange)
                     self.notes.put("refused", key, why, rank)
                 return
-
-    @staticmethod
-    def _cert(exchange: Exchange, match: Any) -> None:
-        exchange.cert = match.group(1)
-
-    @staticmethod
-    def _url(exchange: Exchange, match: Any) -> None:
-        url = match.group(1) or match.group(2)
-        if url not in exchange.urls:
-            exchange.urls.append(url)
-
-    @staticmethod
-    def _caller(exchange: Exchange, match: Any) -> None:
-        exchange.caller = match.group(1)
 
     def _sentence(self, sentence: str, match: Any, exchange: Exchange) -> str:
         words = {name: clean(text or "") for name, text in match.groupdict().items()}
