@@ -99,10 +99,9 @@ def renewal_steps(params: N3iwf, results: Results) -> List[Step]:
 
     A certificate that an operator's authority signed stays.
     """
-    try:
-        own = x509.certificate("VDU", results.text("nf/certificate/own") or "")
-        root = x509.certificate("VDU", results.text("nf/authority/own") or "")
-    except InputError:
+    own = x509.stored(results.text("nf/certificate/own"))
+    root = x509.stored(results.text("nf/authority/own"))
+    if own is None or root is None:
         return []
     if not own.issued_by(root) or _now(results) < own.renewal:
         return []
@@ -120,10 +119,8 @@ def files(params: N3iwf) -> Tuple[str, str, str]:
 
 def authority(results: Results) -> str:
     """Return the authority's certificate in the form of a relation, "" if it cannot be read."""
-    try:
-        return x509.certificate("VDU", results.text("nf/authority") or "").text
-    except InputError:
-        return ""
+    own = x509.stored(results.text("nf/authority"))
+    return own.text if own is not None else ""
 
 
 def request_steps(params: N3iwf) -> List[Step]:

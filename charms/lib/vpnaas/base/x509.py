@@ -203,6 +203,14 @@ def certificate(where: str, text: str) -> Certificate:
     return certified
 
 
+def stored(text: Optional[str]) -> Optional[Certificate]:
+    """Return the certificate in a file of a VDU, None if it is missing or invalid."""
+    try:
+        return certificate("VDU", text) if text else None
+    except InputError:
+        return None
+
+
 def authority(where: str, text: str) -> Certificate:
     """Parse the self-signed certificate of a root authority."""
     root = certificate(where, text)

@@ -117,22 +117,9 @@ def server_of(charm_state: CharmState, link: str) -> Optional[Enrolment]:
     return charm_state.intent.enrolments.get(link)
 
 
-def read_certificate(text: Optional[str]) -> Optional[Certificate]:
-    """Return a certificate, None if the text is missing or invalid."""
-    try:
-        return x509.certificate("VDU", text) if text else None
-    except InputError:
-        return None  # The file is not valid; it will be written again.
-
-
-def _valid(texts: Mapping[str, Optional[str]]) -> Dict[str, Certificate]:
-    certificates = {key: read_certificate(text) for key, text in texts.items()}
-    return {key: one for key, one in certificates.items() if one is not None}
-
-
 def _certificates(texts: Sequence[Optional[str]]) -> Tuple[Certificate, ...]:
     """Return the certificates among texts, each once."""
-    read = [read_certificate(text) for text in texts]
+    read = [x509.stored(text) for text in texts]
     return tuple(dict.fromkeys(one for one in read if one is not None))
 
 
@@ -162,22 +149,22 @@ def parse(
         return Held()
     paths, at = _files(charm_state, link), prefix + link + "/cert"
     files = {path: results.text(at + path) for path in paths}
-    keys = _keys(charm_state, link)
+    pins = [(key, x509.stored(files[pin_file(link, key)])) for key in _keys(charm_state, link)]
     server, enrolled = server_of(charm_state, link), None
     if server is not None and files[names.ENROLMENT_ROOT.format(link)] == server.root.pem:
-        enrolled = read_certificate(files[names.ENROLLED_CERTIFICATE.format(link)])
+        enrolled = x509.stored(files[names.ENROLLED_CERTIFICATE.format(link)])
     installed = [files.get(names.CHAIN.format(link, index)) for index in range(MAX_BETWEEN)]
     brought = x509.bundle(files.get(names.ENROLLED_CHAIN.format(link)) or "")
     return Held(
         now=now,
         applied=frozenset(n for peer in applied for n in (peer.certificate, peer.next_certificate)),
-        root=read_certificate(files[names.ROOT.format(link)]),
+        root=x509.stored(files[names.ROOT.format(link)]),
         request=read_request(files[names.REQUEST.format(link)]),
         next_request=read_request(files[names.NEXT_REQUEST.format(link)]),
-        own=read_certificate(files[names.CERTIFICATE.format(link)]),
-        following=read_certificate(files[names.NEXT_CERTIFICATE.format(link)]),
+        own=x509.stored(files[names.CERTIFICATE.format(link)]),
+        following=x509.stored(files[names.NEXT_CERTIFICATE.format(link)]),
         trusted=files[names.TRUST.format(link)] or "",
-        pins=_valid({digest(key): files[pin_file(link, key)] for key in keys}),
+        pins={digest(key): pin for key, pin in pins if pin is not None},
         enrolled=enrolled,
         chain=_certificates([*installed, *brought]),
         files=files,
@@ -298,7 +285,7 @@ def _check(
     link: str, text: str, root: Certificate, others: Sequence[Certificate] = ()
 ) -> List[Step]:
     """Return the steps that check signature and dates under one authority and no other."""
-    pem, certificate = x509.armour(text, x509.CERTIFICATE), read_certificate(text)
+    pem, certificate = x509.armour(text, x509.CERTIFICATE), x509.stored(text)
     # Of authorities with one name openssl tries only the first.
     between = x509.path_to(root, certificate, others) or () if certificate is not None else ()
     id = check_id(link, text, root)

@@ -21,7 +21,6 @@ from vpnaas.tunnels.ipsec.certificates import (
     has,
     is_installed,
     pin_file,
-    read_certificate,
     server_of,
     verdict,
 )
@@ -164,7 +163,7 @@ def _theirs(
         (offered.certs.certificate, offered.public_key, True),
         (offered.certs.next_certificate, offered.next_public_key, False),
     ):
-        certificate = read_certificate(text)
+        certificate = x509.stored(text)
         if certificate is None or not key:
             continue
         where = "{}: certificate".format(remote.label)
