@@ -71,8 +71,6 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
     target = tree.cache / "vendor" / f"{architecture}-{stamp}"
     if target.is_dir():
         return target
-    # One folder per architecture: the pins have the hashes of all architectures, so a matching
-    # hash does not mean that a wheel fits this architecture.
     wheels = tree.cache / "wheels" / architecture
     wheels.mkdir(parents=True, exist_ok=True)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -136,11 +134,9 @@ def _platforms(tree: Tree, architecture: str) -> list[str]:
 def _required(tree: Tree, wheels: Path, architecture: str) -> list[Path]:
     """Return one pinned wheel per requirement, in a fixed order."""
     requirements = tree.pins / "requirements.txt"
-    words = requirements.read_text(encoding="utf-8").split()
-    count = sum("==" in word and not word.startswith("#") for word in words)
-    hashes = {word.partition("sha256:")[2] for word in words if word.startswith("--hash=sha256:")}
+    hashes = {wheel.sha256 for wheel in pinned(requirements, architecture)}
     matching = _with_digest(wheels, hashes)
-    if len(matching) != count:
+    if len(matching) != len(hashes):
         base = BASES[tree.base]
         abis = [word for abi in (base.abi, "abi3", "none") for word in ("--abi", abi)]
         _pip(
@@ -150,10 +146,10 @@ def _required(tree: Tree, wheels: Path, architecture: str) -> list[Path]:
             *["--dest", str(wheels)],
         )
         matching = _with_digest(wheels, hashes)
-    if len(matching) != count:
+    if len(matching) != len(hashes):
         raise BuildError(
             f"vendored wheels: {len(matching)} wheels for {architecture} "
-            f"match {requirements.name}, which names {count}"
+            f"match {requirements.name}, which names {len(hashes)}"
         )
     return matching
 
