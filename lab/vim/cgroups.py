@@ -98,6 +98,11 @@ def _limit_cpu1(group: Path | None, quota: int) -> bool:
     return True
 
 
+def enter(group: Path) -> list[str]:
+    """Words to put before a command so that it runs in a group."""
+    return ["sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', str(group)]
+
+
 def pids(group: Path) -> list[int]:
     """Every process in the group and below, without those of other pid namespaces (0)."""
     result: list[int] = []

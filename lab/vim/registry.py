@@ -70,8 +70,7 @@ class Registry:
         self.group.mkdir(parents=True, exist_ok=True)
         config = self.directory / "registry.json"
         config.write_text(_configuration(STORE, self.address, read_only=True), encoding="utf-8")
-        words = ["sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', str(self.group)]
-        words += enter(self.netns)
+        words = [*cgroups.enter(self.group), *enter(self.netns)]
         log = self.directory / "registry.log"
         _serve(words, config, log).returncode = 0  # it outlives this process on purpose
 

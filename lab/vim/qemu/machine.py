@@ -297,8 +297,8 @@ class Machine(Vdu):
             (self.directory / name).unlink(missing_ok=True)
         with (self.directory / "qemu.log").open("ab") as log:
             done = subprocess.run(
-                ["sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', str(self.group / "vdu"),
-                 *fabric.enter(self.fabric), "qemu-system-x86_64", *self._words(plan)],
+                [*cgroups.enter(self.group / "vdu"), *fabric.enter(self.fabric),
+                 "qemu-system-x86_64", *self._words(plan)],
                 cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
             )  # fmt: skip
         if done.returncode:
