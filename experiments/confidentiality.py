@@ -12,6 +12,7 @@ failure.
 import contextlib
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -161,15 +162,14 @@ def _with_links(bed: Testbed, slice_: Slice) -> list[Vnf]:
 
 def merged(ends: Any) -> Wire:
     """Return the frames that both ends of a link sent, as one wire."""
-    frames: dict[str, int] = {}
+    frames: Counter[str] = Counter()
     imsis: set[str] = set()
     for end in ends:
         if end["missed"]:
             raise click.ClickException(
                 f"a capture missed {end['missed']} frames: its VDU had no time for them"
             )
-        for kind, number in end["sent"].items():
-            frames[kind] = frames.get(kind, 0) + number
+        frames.update(end["sent"])
         imsis |= {imsi for imsi, number in end["identities"].items() if number}
     return Wire(dict(sorted(frames.items())), tuple(sorted(imsis)))
 
