@@ -174,8 +174,8 @@ def test_a_shared_address_moves_with_the_virtual_one_and_its_peers_do_not_count(
     text = vdu.files[standby.KEEPALIVED_FILE]
     (addresses,) = re.findall(r"virtual_ipaddress \{([^}]*)\}", text)
     assert addresses.split("\n")[1:3] == [
-        "        192.168.121.254/24 dev ens5",
-        "        192.168.120.254/24 dev ens4",
+        "        192.168.121.254/32 dev ens5",
+        "        192.168.120.254/32 dev ens4",
     ]
     assert f" 4 {standby.SPAN} " in vdu.files[standby.WATCH_UNIT]
     assert outcome.details["shared-identity"] == "gw.secgw.example"
@@ -223,7 +223,7 @@ def test_another_virtual_address_comes_into_force_also_after_a_failure() -> None
     vdu.changed.clear()
     reconcile(vdu, **other)
     assert f"reload {gateway_pair.KEEPALIVED}" in vdu.changed
-    assert "192.168.121.253/24" in vdu.files[standby.KEEPALIVED_FILE]
+    assert "192.168.121.253/32" in vdu.files[standby.KEEPALIVED_FILE]
 
 
 @pytest.mark.parametrize("step", ["reload", "vrrp"])

@@ -90,7 +90,7 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
     for line in (
         "advert_int 1.05",
         "priority 60",
-        "10.9.0.254/24 dev ens5",
+        "10.9.0.254/32 dev ens5",
         f'notify_master "/bin/sh {standby.TURN_PROGRAM} claim s1c s1u"',
         f'notify_master_rx_lower_pri "/bin/sh {standby.TURN_PROGRAM} again s1c s1u"',
         "vrrp_higher_prio_send_advert true",
@@ -104,7 +104,7 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
 @pytest.mark.parametrize(
     ("shared", "before"),
     [
-        ("192.0.2.9/24", "10.9.0.254/24 dev ens5"),
+        ("192.0.2.9/24", "10.9.0.254/32 dev ens5"),
         ("2001:db8::9/64", "virtual_ipaddress_excluded {"),
     ],
 )
@@ -112,7 +112,8 @@ def test_a_shared_address_may_be_of_another_ip_version(shared: str, before: str)
     text = keepalived_conf(
         gateway(shared_address=ipaddress.ip_interface(shared), shared_identity="gw")
     )
-    assert f"{before}\n        {shared} dev ens4\n    }}\n" in text
+    host = ipaddress.ip_address(shared.partition("/")[0])
+    assert f"{before}\n        {host}/{host.max_prefixlen} dev ens4\n    }}\n" in text
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from support.waiting import wait_until
 from vpnaas.base import links
 
 from benchmarks import hot_standby as scenarios
-from testbed.pair import Pair
+from testbed.pair import TRUSTED, Pair
+from testbed.site import CORE
 
 pytestmark = pytest.mark.lab
 GAP_MS = 5000.0
@@ -88,6 +89,24 @@ def test_lost_carrier_on_the_untrusted_side_hands_over(pair: Pair) -> None:
     assert pair.active() == "a"
     assert result["gap-ms"] < GAP_MS
     assert result["duplicates"] == 0
+
+
+def test_a_gateway_whose_network_is_set_up_again_keeps_its_own_address(pair: Pair) -> None:
+    """A network manager takes all addresses away; its own comes back after the virtual one.
+
+    Linux deletes the further addresses of a subnet with the first one.
+    """
+    own = f"{TRUSTED['a']}/24"
+    pair.spaces.ip("a", "address", "flush", "dev", "in0")
+    wait_until(lambda: "a" in pair.active(), "the virtual address is back", 10)
+    pair.spaces.ip("a", "address", "add", own, "dev", "in0")
+    pair.spaces.ip("a", "route", "replace", CORE, "via", "10.201.0.10")
+    pair.wait_active("a", 30)
+    pair.unplug("a")
+    pair.wait_active("b", 10)
+    assert own in pair.spaces.ip("a", "-br", "address", "show", "in0")
+    pair.plug("a")
+    pair.wait_active("a", 30)
 
 
 def test_split_brain_costs_nothing_and_leaves_the_peers_with_the_primary(pair: Pair) -> None:

@@ -100,6 +100,7 @@ def keepalived_conf(
         priority=BASE[params.role],
         advert="{}.{:02d}".format(*divmod(params.advert // 10, 100)),
         own=standby.own,
+        virtual=fields.host_network(params.virtual),
         shared=_shared(params),
         turn=turn,
         children=" ".join(standby.children),
@@ -115,7 +116,7 @@ def _shared(params: PairParams) -> str:
     shared = params.shared.address
     other = shared.version != params.virtual.version
     block = "    }\n    virtual_ipaddress_excluded {\n" if other else ""
-    return block + "        {} dev {}\n".format(shared, params.untrusted)
+    return block + "        {} dev {}\n".format(fields.host_network(shared), params.untrusted)
 
 
 CLAIM_PERIOD = 30
