@@ -5,8 +5,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy import stats
-
 LEVEL = 0.95
 
 
@@ -44,7 +42,10 @@ def mean(values: Sequence[float]) -> Estimate:
     middle, n = statistics.fmean(values), len(values)
     if n < 2:
         return single(middle)
-    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * statistics.stdev(values) / math.sqrt(n)
+    from scipy.special import stdtrit  # Takes long to import, and few programs need it.
+
+    quantile = float(stdtrit(n - 1, (1 + LEVEL) / 2))
+    half = quantile * statistics.stdev(values) / math.sqrt(n)
     return Estimate(middle, middle - half, middle + half, n)
 
 

@@ -189,6 +189,8 @@ class LinksTable:
         self.data = data
         self.table = table("Links", LINK_COLUMNS, "key", 20)
         self.table.props('dense wrap-cells no-data-label="no links yet"')
+        # On a phone each link is a card, with all its columns.
+        self.table.props(':grid="Quasar.Screen.lt.sm"')
         self.table.on("row-click", self._open, [[], ["ns"], None])
         self.table.add_slot("body-cell-ns", LAYOUT["cells"]["operation"])
         self.refresh()

@@ -17,6 +17,8 @@ from e2e_page import PASSWORD, Browser, By, Keys, browser, served
 from e2e_support import Lab, Secrets
 from support.dist import built
 
+from lab.page.layout import LAYOUT
+
 pytestmark = pytest.mark.long
 
 FROM_ELSEWHERE = """
@@ -126,6 +128,16 @@ def test_a_service_from_its_packages_to_its_deletion(
             seen.text("These values are in force. Nothing changes.")
             seen.click("//button[normalize-space()='Cancel']")
             assert sent(lab).count("configure") == 1
+            phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+            seen.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+            seen.open("/")
+            card = "//div[contains(@class, 'q-table__grid-item-card')]"
+            for heading in LAYOUT["links"].values():
+                seen.find(f"{card}//*[text()='{heading}']")
+            seen.driver.save_screenshot(str(tmp_path / "phone.png"))
+            seen.click(card)
+            seen.text("Service mine")
+            seen.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
             assert seen.severe() == []
             seen.click("//button[contains(., 'Delete this service')]")
             seen.click("//button[normalize-space()='Delete']")
