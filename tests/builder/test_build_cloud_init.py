@@ -52,7 +52,8 @@ def test_it_survives_osm_and_opens_no_door(unpacked, package, vdu):
 
 @pytest.mark.parametrize(("package", "vdu"), VDUS)
 def test_only_user_plane_and_gateways_forward(unpacked, package, vdu):
-    (file,) = rendered(unpacked, package, vdu)["write_files"]
+    login, file = rendered(unpacked, package, vdu)["write_files"]
+    assert login["path"] == "/etc/ssh/sshd_config.d/50-cloud-init.conf"
     settings = [
         line.split(" = ") for line in file["content"].splitlines() if not line.startswith("#")
     ]
@@ -67,7 +68,7 @@ def test_only_user_plane_and_gateways_forward(unpacked, package, vdu):
 def test_the_nr_box_is_the_router_of_its_site(unpacked, address):
     subnets = "{ 10.44.0.0/30, 192.168.123.0/24 }"
     document = rendered(unpacked, "nr_cell_vnf", "nr", site_nat=address, site_subnets=subnets)
-    settings, *nat = document["write_files"]
+    _, settings, *nat = document["write_files"]
     assert "net.ipv4.ip_forward = 1\n" in settings["content"]
     assert "net.ipv4.conf.all.rp_filter = 2\n" in settings["content"]
     assert bool(nat) == (address != "none")

@@ -89,6 +89,14 @@ def test_a_charm_can_log_in(vim: Vim, booted: Server, key: Path) -> None:
     assert done.stdout == "0\n", done.stderr
 
 
+def test_day_0_never_makes_sshd_refuse_a_login(vim: Vim, booted: Server) -> None:
+    log = inside(vim, booted, "journalctl", "--unit", "ssh", "--output", "cat")
+    assert "Started ssh.service" in log
+    assert "Stopping ssh.service" not in log
+    settings = inside(vim, booted, "sshd", "-T")
+    assert "\npasswordauthentication no\n" in settings
+
+
 def test_a_reboot_keeps_what_day_0_set(vim: Vim, booted: Server) -> None:
     before = inside(vim, booted, "cat", "/proc/sys/kernel/random/boot_id")
     vim.reboot(booted.id)
