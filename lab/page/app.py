@@ -188,7 +188,7 @@ class LinksTable:
     def __init__(self, data: Data) -> None:
         self.data = data
         self.table = table("Links", LINK_COLUMNS, "key", 20)
-        self.table.props('dense wrap-cells no-data-label="no links yet"')
+        self.table.props('dense wrap-cells no-data-label="no link seen yet"')
         # On a phone each link is a card, with all its columns.
         self.table.props(':grid="Quasar.Screen.lt.sm"')
         self.table.on("row-click", self._open, [[], ["ns"], None])
