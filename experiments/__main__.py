@@ -56,7 +56,7 @@ def final(runs: list[Run], out: Console, cpus: int = 0) -> bool:
         cost = Table(title="Cost, as ratios to the same VNFs without a VPN (95 % intervals)")
         for heading in ("link, slice", "throughput", "round trip"):
             cost.add_column(heading, no_wrap=True)
-        trips = {r.label: r.value for r in summary.vpn_ratios(measured, "rtt_ms")}
+        trips = summary.by_label(summary.vpn_ratios(measured, "rtt_ms"))
         for row in summary.vpn_ratios(measured, "mbps"):
             cost.add_row(escape(row.label), str(row.value), str(trips.get(row.label, "-")))
         out.print(cost)

@@ -86,6 +86,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
     measures = list(_performance(measured))
     congested = sorted(made.get("qos", []), key=lambda run: bool(run.params["enforced"]))
     procedures = made.get("procedures", [])
+    matrix = summary.matrix(measured, signalling)
     required = summary.requirements(measured, signalling, congested, procedures)
     table = Tables(
         Path(__file__).with_name("tables.yaml"),
@@ -123,7 +124,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
              "verdict": verdict.words, "bad": verdict.failed}
             for verdict in summary.verdicts(runs, cpus)
             for name in [verdict.name]
-        ] + _cost_cards(summary.matrix(measured, signalling)),
+        ] + _cost_cards(matrix),
         missing=missing(described, runs),
         controlled=bool(shows),
         imsi=diameter.TEST_IMSI,
@@ -136,7 +137,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         reach=reached,
         ways=table("reach", _reach(reached["outcomes"])) if reached else None,
         who=_reach_table(reached.get("matrix", {})) if reached else None,
-        matrix=_matrix(summary.matrix(measured, signalling)),
+        matrix=_matrix(matrix),
         figures=_cost(measured, book) if measured else [],
         costs=table("costs", measures),
         amounts=table("amounts", measures),
@@ -545,8 +546,7 @@ def _performance(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
     """Yield, for each link, (through the tunnel, without a VPN, ratio) of each metric."""
     table = {metric: summary.estimates(runs, metric) for metric in summary.METRICS}
     ratio = {
-        metric: {r.label: r.value for r in summary.vpn_ratios(runs, metric)}
-        for metric in ("mbps", "rtt_ms")
+        metric: summary.by_label(summary.vpn_ratios(runs, metric)) for metric in ("mbps", "rtt_ms")
     }
     points = sorted(table["mbps"], key=lambda p: (_place(p[0], _ORDER), *p))
     for name, link, path, load in points:

@@ -61,6 +61,10 @@ def paired(one: Mapping[int, float], other: Mapping[int, float]) -> Estimate | N
     return ratio(values, base)
 
 
+def by_label(ratios: Iterable[Ratio]) -> dict[str, Estimate]:
+    return {ratio.label: ratio.value for ratio in ratios}
+
+
 def vpn_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     """Return, per slice and link, a metric through the tunnel over that without a VPN."""
     table = samples(runs, metric)
@@ -238,29 +242,20 @@ class Row:
 BETWEEN_SITES = "two sites"
 
 
-def matrix(runs: Sequence[Run], signalling: Sequence[Run], link: str = "s6a") -> list[Row]:
-    """Return the ratios on a link of every set-up that we measured, and of the published one EPC.
+def matrix(runs: Sequence[Run], signalling: Sequence[Run]) -> list[Row]:
+    """Return the ratios on S6a of every set-up that we measured, and of the published one EPC.
 
     The figures are mbps and rtt_ms, and air and ulr if network functions run.
     """
-    ours = {
-        (metric, ratio.label): ratio.value
-        for metric in ("mbps", "rtt_ms")
-        for ratio in vpn_ratios(runs, metric)
-    }
-    times = {ratio.label: ratio.value for ratio in signalling_ratios(signalling)}
-    theirs = {
-        (metric, ratio.label): ratio.value
-        for metric in ("mbps", "rtt_ms")
-        for ratio in published.over_plain(metric)
-    }
-    answers = {ratio.label: ratio.value for ratio in published.signalling()}
+    metrics = ("mbps", "rtt_ms")
+    ours = {metric: by_label(vpn_ratios(runs, metric)) for metric in metrics}
+    theirs = {metric: by_label(published.over_plain(metric)) for metric in metrics}
+    times, answers = by_label(signalling_ratios(signalling)), by_label(published.signalling())
     rows = []
     for title, name, load, known in WORDS["matrix"]:
-        own = f"{link} {name}" + (_BESIDE if load else "")
-        both = ("mbps", "rtt_ms")
-        one = {m: ours[m, own] for m in both if (m, own) in ours}
-        other = {m: theirs[m, f"{link} {known}"] for m in both if (m, f"{link} {known}") in theirs}
+        own, plain = f"s6a {name}" + (_BESIDE if load else ""), f"s6a {known}"
+        one = {metric: table[own] for metric, table in ours.items() if own in table}
+        other = {metric: table[plain] for metric, table in theirs.items() if plain in table}
         for request in ("air", "ulr"):
             if not load and (value := times.get(f"{request.upper()} {name}")):
                 one[request] = value
