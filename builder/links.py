@@ -18,7 +18,7 @@ from builder.descriptors import day_2, parameters
 from builder.errors import BuildError
 from builder.parameters import variants
 from builder.tree import Tree
-from builder.validate import Catalog, Package, PackageError, Problem, body_of, read, validate
+from builder.validate import Catalog, Package, Problem, body_of, read, validate
 
 CHARM = "vpn-links"
 ENVIRONMENT = "vpn-ee"
@@ -133,10 +133,7 @@ def add(
 
 
 def _readable(source: Path) -> Package:
-    try:
-        package = read(source)
-    except PackageError as error:
-        raise BuildError(f"{error.problem.path}: {error.problem.sentence}") from None
+    package = read(source)
     refused = [p for p in validate(package, Catalog()) if p.severity == "refused"]
     if refused:
         raise BuildError(f"OSM refuses the package: {refused[0].path}: {refused[0].sentence}")

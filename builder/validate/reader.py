@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from builder.documents import DocumentError, load
+from builder.errors import BuildError
 from builder.validate.problem import Problem, problem
 
 MAX_FILES = 20_000
@@ -37,11 +38,11 @@ UNREADABLE = (
 )
 
 
-class PackageError(Exception):
+class PackageError(BuildError):
     """The package cannot be read; carries the Problem."""
 
     def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.sentence)
+        super().__init__(f"{problem.path}: {problem.sentence}")
         self.problem = problem
 
 
