@@ -11,6 +11,7 @@ from typing import Any
 
 import attr
 import pytest
+from agent_support import execute
 from oai import kinds, params
 from oai.kinds import KINDS
 from support.functions import GIVEN, GIVEN_5G
@@ -166,6 +167,27 @@ def test_a_nic_is_found_by_the_name_that_the_descriptor_gives_it(indent: int | N
 def test_a_tag_counts_more_than_a_kernels_name_that_is_the_same_by_chance() -> None:
     swapped = [{"mac": "fa:16:3e:00:00:03", "tags": ["enp4s0"]}]
     assert of_metadata(json.dumps({"devices": swapped})).underlay("enp4s0", None).name == "enp3s0"
+
+
+def test_tags_of_nics_are_known_where_cloud_init_does_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cloud's metadata lies in /run; a link would have no underlay, or another one."""
+    metadata = tmp_path / "instance-data.json"
+    monkeypatch.setattr(facts, "METADATA", str(metadata))
+    monkeypatch.setattr(facts, "KEPT", str(tmp_path / "metadata.json"))
+
+    def tags() -> dict[str, str]:
+        return dict(facts.parse(execute(*facts.observe())).tags)
+
+    assert tags() == {}
+    metadata.write_text(json.dumps({"devices": DEVICES}, sort_keys=True))
+    known = tags()
+    assert known["ens4"] == "fa:16:3e:00:00:04"
+    metadata.unlink()
+    assert tags() == known
+    metadata.write_text(json.dumps({"devices": [{"mac": "fa:16:3e:00:00:05", "tags": ["ens4"]}]}))
+    assert tags()["ens4"] == "fa:16:3e:00:00:05"
 
 
 @pytest.mark.parametrize("kind", KINDS)

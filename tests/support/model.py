@@ -195,6 +195,10 @@ class ModelVdu:
         assert argv[1:] == ["SSH_CONNECTION"]
         return (0, f"{self.login} 50412 10.0.0.1 22\n") if self.login else (1, "")
 
+    def _cmd_cat(self, argv, text):
+        there = [path for path in argv[1:] if path in self.files]
+        return (0 if there == argv[1:] else 1), "".join(self.files[path] for path in there)
+
     def _cmd_true(self, argv, text):
         return 0, ""
 

@@ -117,6 +117,8 @@ class VduFacts:
 
 METADATA = "/run/cloud-init/instance-data.json"
 """What cloud-init got of the cloud, without secrets; Nova lists NICs in `devices`, with tags."""
+KEPT = "/etc/osm-vpnaas/metadata.json"
+"""A copy. Where cloud-init is off at a later boot, nothing else tells which NIC has which tag."""
 _DEVICE = r'("mac": *"[0-9a-fA-F:]{17}"[^{}]*)'
 """What follows in a device; cloud-init sorts the keys."""
 
@@ -140,7 +142,8 @@ def observe() -> List[Step]:
         run("facts/default", "ip", "-j", "route", "show", "default", any_exit=True),
         run("facts/default6", "ip", "-6", "-j", "route", "show", "default", any_exit=True),
         run("facts/login", "printenv", "SSH_CONNECTION", any_exit=True),
-        run("facts/devices", "cat", METADATA, only_if=METADATA, pick=_DEVICE, any_exit=True),
+        run("facts/kept", "cp", "-u", METADATA, KEPT, only_if=METADATA, any_exit=True),
+        run("facts/devices", "cat", KEPT, METADATA, pick=_DEVICE, any_exit=True),
     ]
 
 
@@ -180,7 +183,7 @@ def parse(results: Results) -> VduFacts:
             default_interface=default,
             login=_end(ends[0]),
             server=_end(ends[2]) if len(ends) == 4 else None,
-            tags=_tags(results.out("facts/devices") or ""),
+            tags=_tags(results.output("facts/devices")),
         )
     except MALFORMED:
         raise VduError("`ip -j` of the VDU printed something unexpected (iproute2 4.14 or newer?)")
