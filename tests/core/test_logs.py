@@ -76,6 +76,28 @@ def test_the_program_goes_on_after_the_last_message_that_was_sent(tmp_path: Path
     assert "--after-cursor=s=1;i=2" in second
 
 
+def test_a_server_that_takes_nothing_ends_the_program_and_nothing_is_lost(tmp_path: Path) -> None:
+    """As where a network parts them without a word; Linux would wait for a quarter of an hour."""
+    program = source("logs.py")
+    assert "PATIENCE = 30" in program
+    (tmp_path / "program").write_text(program.replace("PATIENCE = 30", "PATIENCE = 1"))
+    said = json.dumps({**ENTRY, "MESSAGE": "x" * 10000, "__CURSOR": "s=1;i=2"})
+    journalctl = tmp_path / "journalctl"
+    journalctl.write_text(f"#!/bin/sh\nexec yes '{said}'\n")
+    journalctl.chmod(0o755)
+    with socket.socket() as server:
+        # Inherited by the connection: not even the first message fits.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        words = ["127.0.0.1", str(server.getsockname()[1]), str(tmp_path / "cursor")]
+        argv = [sys.executable, "-B", str(tmp_path / "program"), *words]
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(argv, env=environment, timeout=60, stderr=subprocess.PIPE)
+    assert b"Connection timed out" in done.stderr
+    assert (tmp_path / "cursor").read_text() == ""
+
+
 def test_the_unit_comes_and_goes_with_the_parameter() -> None:
     _, hss, _, _ = pair("wireguard")
     without, hss.intent = hss.intent, attr.evolve(hss.intent, log_server="192.0.2.9:601")

@@ -27,6 +27,7 @@ from vpnaas.peers.offer import PREFIX, KeyOffer, Offer, encode
 from vpnaas.tunnels import clear, nesting, preshared
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.tunnels.wireguard.names import CONF, KEY, NEXT_KEY
+from vpnaas.vdu import facts
 from vpnaas.vdu.programs import agent
 
 from builder import charms, packages, pages
@@ -377,6 +378,7 @@ def test_files_on_the_vdu_are_documented() -> None:
     text = pages.on_page_markdown(page)
     paths = [
         agent.LOCK,
+        facts.KEPT,
         clear.UNIT_FILE,
         qos.UNIT_FILE,
         qos.NFT_FILE,

@@ -3,9 +3,11 @@
     logs.py ADDRESS PORT FILE
 
 FILE has the cursor of the last message that was sent; the next start goes on after it. systemd
-starts the program again when the server is not there.
+starts the program again when the server is not there. A network that loses packets without a word
+ends the program too, and what the server did not acknowledge is sent again.
 """
 
+import fcntl
 import json
 import re
 import select
@@ -13,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from typing import Any, Dict
 
@@ -20,6 +23,7 @@ from vpnaas.vdu.programs.common import content, put
 
 FACILITY, PRIORITY = 3, 6  # Daemon, informational (RFC 5424, 6.2.1), where an entry has none.
 PAUSE = 1.0  # Seconds between two writes of the cursor.
+PATIENCE = 30  # Seconds for the server to take what was sent; Linux waits a quarter of an hour.
 
 
 def word(value: object, longest: int) -> str:
@@ -59,23 +63,33 @@ def closed(server: socket.socket) -> bool:
     return bool(select.select([server], [], [], 0)[0]) and not server.recv(4096)
 
 
+def taken(server: socket.socket) -> bool:
+    """Tell whether the server's machine has acknowledged all that was sent (tcp(7), SIOCOUTQ)."""
+    return not any(fcntl.ioctl(server, termios.TIOCOUTQ, bytes(4)))
+
+
 def main(address: str, port: str, file: str) -> None:
     cursor = content(file)
     begin = "--after-cursor=" + cursor if cursor else "--boot"
     words = ["journalctl", "--follow", "--no-tail", "--all", "--output=json", begin]
     with socket.create_connection((address, int(port)), 10) as server:
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PATIENCE * 1000)
         journal = subprocess.Popen(words, stdout=subprocess.PIPE)
-        sent, written = cursor, time.monotonic()
+        sent, sure, written = cursor, cursor, time.monotonic()
         try:
             for line in journal.stdout or ():
                 entry = json.loads(line.decode("utf-8", "replace"))
                 if closed(server):
                     raise SystemExit("the syslog server has closed the connection")
+                sure = sent if taken(server) else sure
                 server.sendall(frame(entry))
                 sent = str(entry["__CURSOR"])
                 if time.monotonic() > written + PAUSE:
-                    put(file, sent)
+                    put(file, sure)
                     written = time.monotonic()
+        except OSError:
+            sent = sure
+            raise
         finally:
             put(file, sent)
 
