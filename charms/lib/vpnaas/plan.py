@@ -154,7 +154,7 @@ def _used(charm_state: CharmState) -> Iterator[Tuple[Technology[Any], List[str]]
 def _look_for_others(link: str, technology: str = "") -> List[Step]:
     """Return the steps that look for a link by technologies other than its own."""
     return [
-        run(_other(link, name), "true", only_if=other.marker(link))
+        run(_other(link, name), "true", only_if=other.marker.format(link))
         for name, other in sorted(TABLE.items())
         if name != technology
     ]
@@ -566,7 +566,7 @@ def _plan_link(draft: Draft) -> LinkPlan:
     plan = technology.plan(inputs, draft.state, draft.admission, draft.mtu)
     steps = _take_down_others(params.link, results) + list(plan.steps)
     outer = inputs.endpoint[0] if inputs.endpoint else None
-    interface, owner = technology.interface(inputs), technology.owner(inputs)
+    interface, owner = technology.interface(inputs), technology.owner.format(params.link)
     steps += responder.steps_to(params, interface, owner, outer, results)
     return attr.evolve(
         plan,

@@ -62,22 +62,18 @@ def optional_field(
     none: Any = "",
     words: Sequence[str] = fields.NOTHING,
     show: Callable[[Any], Any] = same,
-    key: str = "",
 ) -> Any:
     """Return a field of a parsed text; one of `words` stands for `none`, written as the last."""
     return text_field(
         lambda where, text: none if text in words else parse(where, text),
         none,
         lambda value: words[-1] if value == none else show(value),
-        key,
-        "",
+        given="",
     )
 
 
-def number_field(low: int, high: int, default: Optional[int] = None, key: str = "") -> Any:
-    return value_field(
-        lambda where, value: fields.integer(where, value, low, high), default, key=key
-    )
+def number_field(low: int, high: int, default: Optional[int] = None) -> Any:
+    return value_field(lambda where, value: fields.integer(where, value, low, high), default)
 
 
 def or_off_field(low: int, high: int, default: int) -> Any:

@@ -96,15 +96,11 @@ class Clear(Technology[State]):
     """Inner addresses in clear over the underlay."""
 
     name = NONE
-
-    def marker(self, link: str) -> str:
-        return UP.format(link)
+    marker = UP
+    owner = LINK_UNIT
 
     def interface(self, inputs: LinkInputs) -> str:
         return inputs.underlay.name
-
-    def owner(self, inputs: LinkInputs) -> str:
-        return LINK_UNIT.format(inputs.link)
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         steps: List[Step] = []

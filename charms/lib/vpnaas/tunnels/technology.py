@@ -109,6 +109,9 @@ class Technology(Generic[State]):
 
     name = ""  # Value of the parameter `technology`.
     part = ""  # First word of the ids of steps that all its links share.
+    marker = ""  # File that exists if the VDU has a link in this technology: `marker.format(link)`.
+    # systemd unit that starts and stops the measurement socket of a link, in the same form.
+    owner = ""
     tools: Tuple[str, ...] = ()  # Programs that a VDU needs for its links.
     packages: Tuple[str, ...] = ()  # Packages that contain these programs.
     keyed = False  # Whether peers have keys, which authenticate them and can be rotated.
@@ -118,16 +121,8 @@ class Technology(Generic[State]):
         """Return the maximum growth of a packet in bytes."""
         return 0
 
-    def marker(self, link: str) -> str:
-        """Return the path of the file that exists if the VDU has the link in this technology."""
-        raise NotImplementedError
-
     def interface(self, inputs: LinkInputs) -> str:
         """Return the interface that carries the packets of the link."""
-        raise NotImplementedError
-
-    def owner(self, inputs: LinkInputs) -> str:
-        """Return the systemd unit that starts and stops the link's measurement socket."""
         raise NotImplementedError
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:

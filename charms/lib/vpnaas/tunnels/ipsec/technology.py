@@ -45,6 +45,8 @@ class Ipsec(KeyedTechnology[State]):
 
     name = IPSEC
     part = "ipsec"
+    marker = UP  # It is there before the swanctl file and goes last.
+    owner = DAEMON
     tools = ("swanctl", "openssl", "sed")
     packages = (
         "charon-systemd",
@@ -58,10 +60,6 @@ class Ipsec(KeyedTechnology[State]):
     def overhead(self, params: LinkParams) -> int:
         return params.ipsec.proposal.overhead()
 
-    def marker(self, link: str) -> str:
-        """Return the file that is there before the swanctl file and goes last."""
-        return UP.format(link)
-
     def interface(self, inputs: LinkInputs) -> str:
         """Return the interface at which decrypted packets arrive."""
         plane = observed.parse_plane(inputs.results)
@@ -70,9 +68,6 @@ class Ipsec(KeyedTechnology[State]):
             POLICY: inputs.underlay.name,
             USERSPACE: TUN,
         }[plane]
-
-    def owner(self, inputs: LinkInputs) -> str:
-        return DAEMON
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         types = {link: charm_state.intent.links[link].ipsec.key_type for link in links}

@@ -21,6 +21,8 @@ class Wireguard(KeyedTechnology[wireguard.State]):
 
     name = WIREGUARD
     part = "wg"
+    marker = CONF
+    owner = UNIT
     renews = True
     tools = ("wg", "wg-quick")
     packages = ("wireguard-tools",)
@@ -30,14 +32,8 @@ class Wireguard(KeyedTechnology[wireguard.State]):
     def overhead(self, params: LinkParams) -> int:
         return wireguard.OVERHEAD
 
-    def marker(self, link: str) -> str:
-        return CONF.format(link)
-
     def interface(self, inputs: LinkInputs) -> str:
         return wireguard_interface(inputs.link)
-
-    def owner(self, inputs: LinkInputs) -> str:
-        return UNIT.format(inputs.link)
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         steps = [step for link in links for step in self.renew(charm_state, link)]
