@@ -440,9 +440,8 @@ def _look_again(
         steps.append(ask(ECHO, source("echo.py"), request, timeout=longest + 20))
     if changed or steps:
         for technology, using in _used(charm_state):
-            planned = [link for link in using if links[link].state is not None]
-            if planned:
-                steps += technology.look(charm_state, planned, AFTER)
+            if any(links[link].state is not None for link in using):
+                steps += technology.look(AFTER)
     return steps
 
 

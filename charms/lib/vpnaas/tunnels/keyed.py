@@ -35,6 +35,9 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     keyed = True
     renews = False
     """Whether a rotation may renew hybrid preshared keys: sessions continue meanwhile."""
+    more_files: Sequence[Tuple[str, Tuple[str, ...]]] = ()
+    """Further files of a link (`FILE.format(link)`), each with a command that fails if it cannot be
+    used."""
 
     def observed(self, inputs: LinkInputs) -> Keys:
         """Read the results of `observe` for a link, without preshared keys."""
@@ -61,11 +64,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             return []
         wrap = (preshared.WRAP_KEY.format(link), ("openssl", "pkey", "-noout"))
         pair = self.key_pair(charm_state.intent.links[link])
-        return pair.renew(wrap, *self.more_files(link))
-
-    def more_files(self, link: str) -> Sequence[Tuple[str, Tuple[str, ...]]]:
-        """Return further files of a link, each with a command that fails if it cannot be used."""
-        return ()
+        return pair.renew(wrap, *((file.format(link), check) for file, check in self.more_files))
 
     def stage_key(self, inputs: LinkInputs, state: Keys) -> List[Step]:
         """Return the steps that make the next key; its public half is the result LINK/next."""

@@ -151,7 +151,7 @@ class Technology(Generic[State]):
         """Return the plan of a link with these peers."""
         raise NotImplementedError
 
-    def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
+    def look(self, prefix: str) -> List[Step]:
         """Return the steps that read the live state again, for `conclude`."""
         return []
 

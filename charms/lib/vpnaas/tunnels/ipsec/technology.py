@@ -47,6 +47,7 @@ class Ipsec(KeyedTechnology[State]):
     part = "ipsec"
     marker = UP  # It is there before the swanctl file and goes last.
     owner = DAEMON
+    more_files = ((IDENTITY, ("grep", "-qxE", "[0-9a-f]{16}")),)
     tools = ("swanctl", "openssl", "sed")
     packages = (
         "charon-systemd",
@@ -97,9 +98,6 @@ class Ipsec(KeyedTechnology[State]):
                 keys, identity = observed.keys_of(link, results)
                 steps += certificates.prepare(charm_state, link, keys, identity, results)
         return steps
-
-    def more_files(self, link: str) -> Sequence[Tuple[str, Tuple[str, ...]]]:
-        return ((IDENTITY.format(link), ("grep", "-qxE", "[0-9a-f]{16}")),)
 
     def look_again(self, charm_state: CharmState, link: str) -> List[Step]:
         again = certificates.observe(charm_state, link, AGAIN)
@@ -288,7 +286,7 @@ class Ipsec(KeyedTechnology[State]):
             certs=enrolment.offered(state.validated),
         )
 
-    def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
+    def look(self, prefix: str) -> List[Step]:
         return observed.look(prefix)
 
     def staged(self, link: str, results: Results) -> str:

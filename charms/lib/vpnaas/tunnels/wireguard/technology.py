@@ -24,6 +24,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
     marker = CONF
     owner = UNIT
     renews = True
+    more_files = ((GATE, ("wg", "pubkey")),)
     tools = ("wg", "wg-quick")
     packages = ("wireguard-tools",)
     # WireGuard makes a new handshake after 120 s of use.
@@ -41,9 +42,6 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         for link in links:
             steps += observe_preshared(charm_state, link)
         return steps
-
-    def more_files(self, link: str) -> Sequence[Tuple[str, Tuple[str, ...]]]:
-        return ((GATE.format(link), ("wg", "pubkey")),)
 
     def observed(self, inputs: LinkInputs) -> wireguard.State:
         links = inputs.charm_state.using(self.name)
@@ -86,7 +84,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         found = wireguard.cause(params, diagnosis) if diagnosis is not None else ""
         return found or super().reason(params, broken, diagnosis)
 
-    def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
+    def look(self, prefix: str) -> List[Step]:
         return wireguard.look(prefix)
 
     def conclude(
