@@ -26,7 +26,7 @@ from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.tunnels.wireguard.names import CONF, UNIT
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.installed import Units, filled
-from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
+from vpnaas.vdu.nftables import BootTable, family, nft_table, prefix_set
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Results, Step
@@ -85,21 +85,21 @@ def firewall(link: LinkParams, params: AccessParams) -> str:
     On the VDU itself devices reach only ICMP, at addresses of this slice.
     """
     pool = link.inner_address.network
-    family = "ip6" if pool.version == 6 else "ip"
+    word = family(pool)
     own = prefix_set(networks(link) + (fields.host_network(link.inner_address),))
     forwarded = nat = ""
     if params.interface and networks(link):
         match = '        iifname "{}" oifname "{}" {f} saddr {} {f} daddr {} accept\n'
         here, there = str(pool), prefix_set(networks(link))
-        forwarded = match.format(INTERFACE, params.interface, here, there, f=family)
-        forwarded += match.format(params.interface, INTERFACE, there, here, f=family)
+        forwarded = match.format(INTERFACE, params.interface, here, there, f=word)
+        forwarded += match.format(params.interface, INTERFACE, there, here, f=word)
     if params.interface and params.nat:
-        nat = _NAT.format(family, pool, params.interface)
+        nat = _NAT.format(word, pool, params.interface)
     chains = filled(
         "access.nft",
         __package__,
         interface=INTERFACE,
-        family=family,
+        family=word,
         own=own,
         forwarded=forwarded,
         nat=nat,

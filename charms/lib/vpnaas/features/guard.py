@@ -32,7 +32,7 @@ from vpnaas.peers.claims import used_pool
 from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.same_address import split
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
+from vpnaas.vdu.nftables import BootTable, Matched, family, nft_table, prefix_set
 from vpnaas.vdu.steps import Results, Step
 
 #: Numbers of IP protocols (IANA). nft looks names up in /etc/protocols, which an image may lack.
@@ -128,10 +128,7 @@ def sections(text: str) -> Dict[str, Section]:
 
 
 def _section(guard: Guarded) -> Section:
-    forward = [_from(guard)]
-    for prefix in guard.apart:
-        family = "ip6" if prefix.version == 6 else "ip"
-        forward.append("{} {} saddr {} counter drop".format(_outside(guard), family, prefix))
+    forward = [_rule(guard, "saddr", prefix) for prefix in (guard.inner.network, *guard.apart)]
     return (
         tuple(_by_port(guard, "iifname", "meta ipsec exists") + _to(guard)),
         tuple(_by_port(guard, "oifname", "rt ipsec exists")),
@@ -159,19 +156,17 @@ def _outside(guard: Guarded) -> str:
     return '        iifname != "lo" meta ipsec missing'
 
 
+def _rule(guard: Guarded, end: str, of: Matched, verdict: str = "counter drop") -> str:
+    """Return the rule for packets outside the tunnel; `end` is "daddr" or "saddr"."""
+    return "{} {} {} {} {}".format(_outside(guard), family(of), end, of, verdict)
+
+
 def _to(guard: Guarded) -> List[str]:
-    family = "ip6" if guard.inner.version == 6 else "ip"
-    to = "{} {} daddr {}".format(_outside(guard), family, guard.inner.ip)
     # ICMP and ESP.
     tunnel = ["meta l4proto { 1, 50 }", "udp dport { 68, 4500 }"] if guard.outer else []
-    own = ["{} {} accept".format(to, match) for match in tunnel]
-    more = [
-        "{} {} daddr {} counter drop".format(
-            _outside(guard), "ip6" if address.version == 6 else "ip", address
-        )
-        for address in guard.also
-    ]
-    return own + [to + " counter drop", *more, _from(guard), *_ssh(guard)]
+    own = [_rule(guard, "daddr", guard.inner.ip, match + " accept") for match in tunnel]
+    drops = [_rule(guard, "daddr", address) for address in (guard.inner.ip, *guard.also)]
+    return own + drops + [_rule(guard, "saddr", guard.inner.network), *_ssh(guard)]
 
 
 def _ssh(guard: Guarded) -> List[str]:
@@ -183,11 +178,6 @@ def _ssh(guard: Guarded) -> List[str]:
     return ['        iifname "{}"{} tcp dport 22 counter drop'.format(guard.underlay, mark)]
 
 
-def _from(guard: Guarded) -> str:
-    family = "ip6" if guard.inner.version == 6 else "ip"
-    return "{} {} saddr {} counter drop".format(_outside(guard), family, guard.inner.network)
-
-
 def _out(guard: Guarded) -> List[str]:
     """Return the rules for packets that must leave by the tunnel, one line per IP version."""
     if guard.interface:
@@ -195,13 +185,13 @@ def _out(guard: Guarded) -> List[str]:
     else:
         elsewhere = 'oifname != "lo" rt ipsec missing'
     lines = []
-    for version, family in ((4, "ip"), (6, "ip6")):
+    for version in (4, 6):
         # ESP and IKE must reach the outer subnet outside the tunnel.
         subnet = () if guard.outer else (guard.inner.network,)
         there = [p for p in subnet + guard.behind if p.version == version]
         if there:
             line = "        {} {} daddr {} counter drop"
-            lines.append(line.format(elsewhere, family, prefix_set(there)))
+            lines.append(line.format(elsewhere, family(there[0]), prefix_set(there)))
     return lines
 
 

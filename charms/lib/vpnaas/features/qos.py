@@ -27,7 +27,7 @@ from vpnaas.params.qos import LinkQos, link_qos
 from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.installed import Units, filled
-from vpnaas.vdu.nftables import nft_table
+from vpnaas.vdu.nftables import family, nft_table
 from vpnaas.vdu.steps import Results, Step, run, write
 
 FOLDER = "/etc/osm-vpnaas"
@@ -155,17 +155,13 @@ def _matches(share: Share) -> List[str]:
     if share.technology == WIREGUARD:
         return [way + "udp sport {}".format(share.port)]
     if share.technology == IPSEC:
-        to = [
-            "{} daddr {} ".format("ip6" if peer.version == 6 else "ip", peer)
-            for peer in share.peers
-        ]
+        to = ["{} daddr {} ".format(family(peer), peer) for peer in share.peers]
         return [
             way + which + packets
             for which in ([""] if share.alone else to)
             for packets in ("meta l4proto 50", "udp sport { 500, 4500 }")
         ]
-    family = "ip6" if share.inner.version == 6 else "ip"
-    return ["{}{} saddr {}".format(way, family, share.inner)]
+    return ["{}{} saddr {}".format(way, family(share.inner), share.inner)]
 
 
 def render(shares: Sequence[Share]) -> Dict[str, str]:
@@ -180,14 +176,14 @@ def render(shares: Sequence[Share]) -> Dict[str, str]:
         for number, share in enumerate(links, FIRST):
             dscp = share.qos.characteristics.dscp
             for match in _matches(share):
-                for family in ("ip", "ip6"):
-                    if " {} ".format("ip6" if family == "ip" else "ip") not in match:
-                        marks.append("{} {} dscp set {}".format(match, family, dscp))
+                for word, other in (("ip", "ip6"), ("ip6", "ip")):
+                    if " {} ".format(other) not in match:
+                        marks.append("{} {} dscp set {}".format(match, word, dscp))
                 marks.append("{} counter meta priority set 1:{:x}".format(match, number))
             if share.interface != underlay:
-                for family in ("ip", "ip6"):
+                for word in ("ip", "ip6"):
                     inner = 'oifname "{}" {} dscp set {}'
-                    marks.append(inner.format(share.interface, family, dscp))
+                    marks.append(inner.format(share.interface, word, dscp))
     chain = "    chain out {\n        type filter hook postrouting priority mangle;\n"
     rules = "".join("        {}\n".format(mark) for mark in marks)
     return {

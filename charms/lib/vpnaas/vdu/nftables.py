@@ -1,7 +1,7 @@
 """Tables of nftables: the script that replaces one, and a table that is loaded at boot."""
 
 import ipaddress
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Union
 
 import attr
 
@@ -159,6 +159,14 @@ def nft_table(name: str, body: str) -> str:
     return "{0}table inet {1}\ndelete table inet {1}\ntable inet {1} {{\n{2}}}\n".format(
         HEAD, name, body
     )
+
+
+Matched = Union[fields.IPAddress, fields.IPNetwork]
+
+
+def family(of: Matched) -> str:
+    """Return nft(8)'s word for the IP version of an address or a prefix."""
+    return "ip6" if of.version == 6 else "ip"
 
 
 def prefix_set(prefixes: Sequence[fields.IPNetwork]) -> str:

@@ -19,7 +19,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import BUSY_PORT, RESPONDER_PORT
 from vpnaas.vdu.installed import filled
-from vpnaas.vdu.nftables import nft_table
+from vpnaas.vdu.nftables import family, nft_table
 
 TABLE = "osm_vpnaas_gateway"
 INIT_RATE = 300
@@ -84,7 +84,7 @@ def render(firewall: GatewayFirewall) -> str:
         responder=RESPONDER_PORT,
         measured="{}-{}".format(*MEASURED),
         inner="".join(
-            "        {} daddr {} counter drop\n".format("ip6" if net.version == 6 else "ip", net)
+            "        {} daddr {} counter drop\n".format(family(net), net)
             for net in fields.ordered(firewall.inner)
         ),
         echoes=ECHO_RATE,

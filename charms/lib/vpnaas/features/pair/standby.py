@@ -156,12 +156,11 @@ def firewall(standby: Standby) -> str:
     5798 section 9). Version 2 has no intervals below one second.
     """
     params = standby.params
-    family = "ip6" if params.other.version == 6 else "ip"
     chains = filled(
         "standby.nft",
         __package__,
         trusted=params.trusted,
-        family=family,
+        family=nftables.family(params.other),
         other=params.other,
         busy=BUSY_PORT,
     )

@@ -253,11 +253,10 @@ def render_up(configuration: Configuration, plane: str) -> str:
         make = "link add {} type xfrm if_id {}".format(interface, interface_id(configuration.link))
     else:
         make = "tuntap add dev {} mode tun".format(interface)
+    form = {4: "address add {} dev {}", 6: "address add {} dev {} nodad"}
     lines = [
         make,
-        "address add {} dev {}{}".format(
-            address, interface, " nodad" if address.version == 6 else ""
-        ),
+        form[address.version].format(address, interface),
         "link set {} mtu {} up".format(interface, configuration.mtu),
     ]
     if plane == USERSPACE:
@@ -268,11 +267,7 @@ def render_up(configuration: Configuration, plane: str) -> str:
                 own = fields.host_network(prefix.network_address)
                 lines.append("address add {} dev {}".format(own, interface))
     for given in configuration.params.given[1:]:
-        lines.append(
-            "address add {} dev {}{}".format(
-                fields.host_network(given), interface, " nodad" if given.version == 6 else ""
-            )
-        )
+        lines.append(form[given.version].format(fields.host_network(given), interface))
     if configuration.params.ipsec.same_address and not configuration.params.is_outer:
         lines += same_address.rules(configuration.params, interface_id(configuration.link))
     for prefix in routes_of(configuration):
