@@ -45,9 +45,6 @@ class Store(Environment):
     def option(self, name):
         return {"ssh-hostname": "10.0.0.1", "ssh-username": "ubuntu"}.get(name, "")
 
-    def is_leader(self):
-        return True
-
     def set_status(self, blocked, text):
         self.status = (blocked, text)
 
@@ -59,9 +56,6 @@ class Store(Environment):
 
     def tell(self, endpoint, relation_id, answer):
         raise AssertionError("nobody is related")
-
-    def has_store(self):
-        return True
 
     def stored(self, key):
         return self.kept.get(key, "")
@@ -75,14 +69,8 @@ class Store(Environment):
     def settle(self, digest):
         self.kept["settled"] = digest
 
-    def unit_keys(self):
-        return {}
-
     def announce(self, key):
         raise AssertionError("there is no other unit")
-
-    def others_go_on(self):
-        return False
 
 
 class Reached(ModelVdu):

@@ -106,9 +106,6 @@ class HelmEnvironment(Environment):
     def option(self, name: str) -> str:
         return str(self._state.options.get(name, ""))
 
-    def has_store(self) -> bool:
-        return True
-
     def stored(self, key: str) -> str:
         return str(self._state.stored.get(key, ""))
 
@@ -121,17 +118,8 @@ class HelmEnvironment(Environment):
     def settle(self, digest: str) -> None:
         self._settled = digest
 
-    def is_leader(self) -> bool:
-        return True
-
-    def unit_keys(self) -> Dict[str, str]:
-        return {}
-
     def announce(self, key: str) -> None:
         pass
-
-    def others_go_on(self) -> bool:
-        return False
 
     def set_status(self, blocked: bool, text: str) -> None:
         # OSM asks for no status, so it goes into the log.
