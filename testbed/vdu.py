@@ -3,15 +3,16 @@
 import subprocess
 from pathlib import Path
 
+from vpnaas.base import x509
 from vpnaas.tunnels.ipsec.names import DOWN
-from vpnaas.tunnels.ipsec.observed import GENERATE, State, public_key
+from vpnaas.tunnels.ipsec.observed import GENERATE, State
 
 
 def key_pair(path: Path) -> str:
     """Create an Ed25519 private key in a file; return the public key in the form of an offer."""
     subprocess.run([*GENERATE["ed25519"], "-out", str(path)], check=True)
     words = ("openssl", "pkey", "-in", str(path), "-pubout")
-    return public_key(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    return x509.body(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 
 
 def state(link: str, public_key: str, identity: str, plane: str) -> State:

@@ -122,6 +122,12 @@ def armour(text: str, label: str) -> str:
     return "-----BEGIN {0}-----\n{1}\n-----END {0}-----\n".format(label, body)
 
 
+def body(pem: Optional[str]) -> str:
+    """Return the base64 in a PEM text, "" without one; other base64 stays as it is."""
+    lines = (pem or "").splitlines()
+    return "".join(line.strip() for line in lines if not line.startswith("-----"))
+
+
 def _der(where: str, text: str, label: str) -> Tuple[str, bytes]:
     allowed = "one {} of at most {} bytes, PEM or base64 of its DER".format(
         label.lower(), MAX_BYTES

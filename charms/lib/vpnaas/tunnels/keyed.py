@@ -8,7 +8,7 @@ from typing import Any, Dict, Generic, List, Mapping, Optional, Sequence, Tuple,
 
 import attr
 
-from vpnaas.base import fields
+from vpnaas.base import fields, x509
 from vpnaas.base.links import PROVIDER
 from vpnaas.params.intent import MANUAL, REQUIRE, LinkParams
 from vpnaas.params.ipsec import PSK
@@ -239,13 +239,9 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             )
         return offers
 
-    def staged(self, link: str, results: Results) -> str:
-        """Return the public half of a key that the steps staged, "" where they did not."""
-        return (results.out(link + "/next") or "").strip()
-
     def conclude(self, plan: LinkPlan, state: Keys, results: Results, prefix: str) -> LinkPlan:
         """Add a key that the steps staged to the state and the offers."""
-        staged = self.staged(plan.params.link, results)
+        staged = x509.body(results.out(plan.params.link + "/next"))
         if not staged or state.next_public_key:
             return plan
         plan = attr.evolve(plan, state=attr.evolve(state, next_public_key=staged))

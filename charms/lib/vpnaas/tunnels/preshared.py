@@ -16,7 +16,7 @@ import attr
 
 from vpnaas.base.fields import digest
 from vpnaas.base.links import DIRECTORY
-from vpnaas.base.x509 import armour
+from vpnaas.base.x509 import armour, body
 from vpnaas.params.intent import PREFER, REQUIRE
 from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer
 from vpnaas.peers.peer import HYBRID, Agreed
@@ -66,8 +66,7 @@ def observe_wrap_key(link: str, prefix: str) -> List[Step]:
 
 def parse_wrap_key(link: str, results: Results) -> str:
     """Return the public half as base64 of its SubjectPublicKeyInfo."""
-    pem = results.out(link + "/wrap/public") or ""
-    return "".join(line for line in pem.splitlines() if not line.startswith("-----"))
+    return body(results.out(link + "/wrap/public"))
 
 
 def _kem(id: str, *words: str, stdin: str = "", only_if: str = "") -> Step:

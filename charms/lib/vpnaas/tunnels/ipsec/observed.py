@@ -5,7 +5,7 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence,
 
 import attr
 
-from vpnaas.base import fields
+from vpnaas.base import fields, x509
 from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.base.links import DIRECTORY, ipsec_interface
 from vpnaas.peers.peer import KeyState, read_record
@@ -298,22 +298,17 @@ def intruder(results: Results) -> str:
 
 def keys_of(link: str, results: Results) -> Tuple[Tuple[str, str], str]:
     """Return our key in use, the staged one or "", and our IKE identity."""
-    public = public_key(results.out(link + "/public") or "")
+    public = x509.body(results.out(link + "/public"))
     return (
         (
             fields.ipsec_key("VDU: {} public key".format(link), public),
-            public_key(results.out(link + "/next") or ""),
+            x509.body(results.out(link + "/next")),
         ),
         fields.ike_identity(
             "VDU: {} identity".format(link),
             "{}-{}".format(link, (results.text(link + "/identity") or "").strip()),
         ),
     )
-
-
-def public_key(pem: str) -> str:
-    """Return the body of a public key in PEM form."""
-    return "".join(line.strip() for line in pem.splitlines() if not line.startswith("-----"))
 
 
 _PARTS = {"priority", "not", "src", "srclen", "fwmark", "table", "protocol"}

@@ -289,9 +289,6 @@ class Ipsec(KeyedTechnology[State]):
     def look(self, prefix: str) -> List[Step]:
         return observed.look(prefix)
 
-    def staged(self, link: str, results: Results) -> str:
-        return observed.public_key(super().staged(link, results))
-
     def conclude(self, plan: LinkPlan, state: State, results: Results, prefix: str) -> LinkPlan:
         plan = super().conclude(plan, state, results, prefix)
         if prefix + "ipsec/sas" in results:

@@ -12,7 +12,7 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
-from vpnaas.base import fields
+from vpnaas.base import fields, x509
 from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.base.links import DIRECTORY, wireguard_interface
 from vpnaas.params.intent import LinkParams
@@ -125,13 +125,13 @@ def look(prefix: str = "") -> List[Step]:
 
 def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:
     """Read the results of `observe(links)` for one link."""
-    public = (results.out(link + "/public") or "").strip()
+    public = x509.body(results.out(link + "/public"))
     enabled = results.output("wg/enabled").split("\n")
     interface = vdu.interfaces.get(wireguard_interface(link))
     routes, connected = facts.routes(results, wireguard_interface(link))
     return State(
         public_key=fields.wireguard_key("VDU: {} public key".format(link), public),
-        next_public_key=(results.out(link + "/next") or "").strip(),
+        next_public_key=x509.body(results.out(link + "/next")),
         generation=generation(link, results),
         live=parse_live(link, results) if interface is not None else None,
         interface=interface,
