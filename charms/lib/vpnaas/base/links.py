@@ -78,5 +78,7 @@ def clear_interface(link: str, underlay: str) -> str:
 
 DIRECTORY = "/etc/osm-vpnaas/{}"
 """Root-only directory on the VDU with the keys and records of a link."""
+RECORD = DIRECTORY + "/applied.json"
+"""The peers of a link that were applied last; `peers.peer` writes and reads it."""
 OWN_INTERFACES = ("wg-", "xf-")
 """Start of the names of the interfaces that links have."""

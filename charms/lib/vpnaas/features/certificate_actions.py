@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from vpnaas.actions import Actions, Params, action
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.base.links import DIRECTORY
+from vpnaas.base.links import RECORD
 from vpnaas.params.intent import Intent
 from vpnaas.params.ipsec import EXTERNAL
 from vpnaas.params.servers import Enrolment
@@ -107,8 +107,8 @@ class CertificateActions(Actions):
         """Return the peers that a link has on the VDU, () if the VDU does not answer."""
         try:
             with self.charm.vdu() as vdu:
-                record = read("applied", DIRECTORY.format(link) + "/applied.json")
-                return read_record(vdu.execute([record], exclusive=False).check().text("applied"))
+                look = [read("applied", RECORD.format(link))]
+                return read_record(vdu.execute(look, exclusive=False).check().text("applied"))
         except VpnaasError:
             return ()
 

@@ -8,7 +8,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.base.fields import digest
-from vpnaas.base.links import DIRECTORY
+from vpnaas.base.links import RECORD
 from vpnaas.params.intent import MANUAL
 from vpnaas.params.ipsec import Proposal
 from vpnaas.vdu.steps import Step, write
@@ -118,8 +118,7 @@ def recording(link: str, peers: Sequence[Peer], state: KeyState, more: bool) -> 
     text = record(peers)
     if text == state.recorded and not more:
         return []
-    path = DIRECTORY.format(link) + "/applied.json"
-    return [write(link + "/apply/record", path, text, 0o600, state.recorded)]
+    return [write(link + "/apply/record", RECORD.format(link), text, 0o600, state.recorded)]
 
 
 def read_record(text: Optional[str]) -> Tuple[Peer, ...]:

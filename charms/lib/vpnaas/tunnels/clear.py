@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.links import DIRECTORY, NONE, clear_interface
+from vpnaas.base.links import DIRECTORY, NONE, RECORD, clear_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.admission import Admission, Context, admit
 from vpnaas.peers.inputs import CharmState, LinkInputs
@@ -88,7 +88,7 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
         write(at + "up", UP.format(link), up),
         write(at + "down", base + "/clear.down", down),
         run(at + "start", "systemctl", "enable", "--now", unit, timeout=90),
-        write(at + "record", base + "/applied.json", record(peers), 0o600),
+        write(at + "record", RECORD.format(link), record(peers), 0o600),
     ]
 
 
@@ -112,7 +112,7 @@ class Clear(Technology[State]):
                 read(link + "/unit", UNIT_FILE),
                 read(link + "/program", HOLD_PROGRAM),
                 run(link + "/active", "systemctl", "is-active", unit, any_exit=True),
-                read(link + "/applied", base + "/applied.json"),
+                read(link + "/applied", RECORD.format(link)),
             ]
         return steps
 

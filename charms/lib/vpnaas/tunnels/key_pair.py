@@ -5,7 +5,7 @@ from typing import List, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.links import DIRECTORY
+from vpnaas.base.links import DIRECTORY, RECORD
 from vpnaas.vdu.steps import Results, Step, move, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
@@ -30,7 +30,7 @@ class KeyPair:
             run(link + "/public", *self.public, stdin_file=key),
             run(link + "/next", *self.public, stdin_file=self.staged, only_if=self.staged),
             read(link + "/generation", self.counter),
-            read(link + "/applied", DIRECTORY.format(link) + "/applied.json", cacheable=True),
+            read(link + "/applied", RECORD.format(link), cacheable=True),
         ]
 
     def renew(self, *more: Tuple[str, Tuple[str, ...]]) -> List[Step]:

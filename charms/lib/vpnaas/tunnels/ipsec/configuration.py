@@ -18,6 +18,7 @@ from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec.certificates import pin_file
 from vpnaas.tunnels.ipsec.names import CERTIFICATE, PRESHARED, TRUST, USERSPACE, XFRM, interface_id
 from vpnaas.tunnels.ipsec.observed import State
+from vpnaas.vdu.installed import HEAD
 from vpnaas.vdu.steps import Step
 
 
@@ -218,12 +219,9 @@ Made = Mapping[str, Tuple[Connection, ...]]
 
 def render(configuration: Configuration, state: State, made: Optional[Made] = None) -> str:
     """Return the swanctl file of a link. It holds no secret; it names the files that do."""
-    text = (
-        "# Written by osm-vpnaas; changes are overwritten by the next reconcile.\nconnections {\n"
-    )
     made = connections(configuration, state) if made is None else made
-    text += "".join(connection.text for _, each in sorted(made.items()) for connection in each)
-    text += "}\n"
+    listed = [connection.text for _, each in sorted(made.items()) for connection in each]
+    text = HEAD + "connections {{\n{}}}\n".format("".join(listed))
     text += render_pools(
         configuration.link,
         used_pool(configuration.params.ipsec.pool, configuration.peers),

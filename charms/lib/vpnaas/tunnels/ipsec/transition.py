@@ -4,7 +4,7 @@ from ipaddress import ip_interface, ip_network
 from typing import List, Optional, Sequence, Set, Tuple
 
 from vpnaas.base import fields
-from vpnaas.base.links import DIRECTORY, IPSEC, ipsec_interface
+from vpnaas.base.links import IPSEC, RECORD, ipsec_interface
 from vpnaas.peers.peer import Peer, recording
 from vpnaas.peers.same_address import RULE, is_same, no_rules
 from vpnaas.tunnels.ipsec import enrolment, names
@@ -333,6 +333,6 @@ def absent(link: str) -> List[Step]:
         run(link + "/unsafe/others", *names.PROGRAM, "load", any_exit=True, timeout=120),
         _drop(link + "/unsafe/drop", link),
         disable(link + "/unsafe/stop", names.UNIT.format(link)),
-        remove(link + "/unsafe/record", DIRECTORY.format(link) + "/applied.json"),
+        remove(link + "/unsafe/record", RECORD.format(link)),
         remove(link + "/unsafe/up", names.UP.format(link)),
     ]

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import attr
 
-from vpnaas.base.links import DIRECTORY, WIREGUARD, wireguard_interface
+from vpnaas.base.links import RECORD, WIREGUARD, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.inputs import CharmState, LinkInputs
 from vpnaas.peers.peer import Peer
@@ -103,7 +103,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
             # A unit that failed or was never started may still have left the interface.
             run(link + "/absent/link", "ip", "link", "delete", interface, any_exit=True),
             remove(link + "/absent/file", CONF.format(link)),
-            remove(link + "/absent/record", DIRECTORY.format(link) + "/applied.json"),
+            remove(link + "/absent/record", RECORD.format(link)),
         ]
 
     def session(self, state: wireguard.State, link: str, peer: Peer) -> PeerSession:
