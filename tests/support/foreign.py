@@ -14,13 +14,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from vpnaas.base import x509
 from vpnaas.params.intent import link_params
 from vpnaas.params.ipsec import EXTERNAL, PSK
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec.configuration import Configuration, render, render_up
 from vpnaas.tunnels.ipsec.daemon import daemon_conf
 from vpnaas.tunnels.ipsec.names import CERTIFICATE, KEY, PRESHARED, TRUST
-from vpnaas.tunnels.ipsec.observed import GENERATE, public_key
+from vpnaas.tunnels.ipsec.observed import GENERATE
 
 from support.ends import Daemon, Guest
 from support.ends_certs import moved
@@ -123,7 +124,7 @@ class Site(Guest):
             )  # fmt: skip
 
     def public(self, name: str) -> str:
-        return public_key(self._openssl("pkey", "-in", f"{name}.key", "-pubout"))
+        return x509.body(self._openssl("pkey", "-in", f"{name}.key", "-pubout"))
 
     def _gateway(self) -> None:
         """Write the gateway's files, as the charm does for a manual peer."""
