@@ -6,6 +6,7 @@ import json
 import pytest
 from support.juju import pair
 from vpnaas.peers.offer import PREFIX
+from vpnaas.status import link_status
 from vpnaas.vdu import facts
 from vpnaas.vdu.steps import Results
 
@@ -118,3 +119,12 @@ def test_a_roamed_endpoint_that_fell_silent_gives_way_to_the_offered_one(silent,
     peer.handshake = hss.juju.world.clock - silent
     hss.reconcile()
     assert peer.endpoint == endpoint
+
+
+@pytest.mark.parametrize(("age", "shown"), [(5, 5), (-3, 0), (-3600, -3600)])
+def test_a_handshake_after_the_look_at_the_clock_has_no_negative_age(age, shown):
+    """Only a clock that was set back gives one."""
+    _, hss, _, _ = pair()
+    (peer,) = hss.vdu.interfaces["wg-s6a"].peers.values()
+    known = link_status("s6a", hss.plans["s6a"], peer.handshake + age)
+    assert known.details["peers"][0]["last-handshake-s"] == shown

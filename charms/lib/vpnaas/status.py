@@ -276,7 +276,7 @@ def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict
         view["through"] = plan.through[peer.name]
     age = now - session.handshake if session.handshake else session.age
     if age is not None and -60 < age < 0:
-        age = 0  # It came after the clock was read.
+        age = 0  # The handshake came after the clock was read.
     view["last-handshake-s"] = age
     view["received-bytes"] = session.received
     view["sent-bytes"] = session.sent

@@ -393,12 +393,8 @@ def _peer_changes(
             words += ["preshared-key", PRESHARED.format(link, peer.name)]
         elif not peer.preshared and now is not None and old is not None and old.preshared:
             words += ["preshared-key", "/dev/null"]
-        # A live endpoint may have roamed (wg(8)): a changed offer replaces it, or silence. Two ends
-        # behind NATs that forgot them would else send to nobody for ever.
-        kept = now is not None and old is not None and old.endpoint == peer.endpoint
-        if kept and now is not None and abs(state.now - now.handshake) > SILENCE:
-            kept = now.endpoint == endpoint
-        if endpoint and not kept:
+        offered = now is not None and old is not None and old.endpoint == peer.endpoint
+        if endpoint and not (offered and _stays(now, endpoint, state.now)):
             words += ["endpoint", endpoint]
         if (now.keepalive if now else 0) != peer.keepalive:
             words += ["persistent-keepalive", str(peer.keepalive)]
@@ -414,6 +410,17 @@ def _peer_changes(
     if changes:
         steps.append(run(link + "/apply/peers", "wg", "set", interface, *changes))
     return steps
+
+
+def _stays(live: Optional[LivePeer], offered: str, now: int) -> bool:
+    """Tell whether a peer's live endpoint stays: it is the offered one, or the peer roamed (wg(8)).
+
+    After a silence it must be the offered one. WireGuard sends to the address that it heard last;
+    two ends whose NATs have lost their flows would never find each other again.
+    """
+    if live is None:
+        return False
+    return live.endpoint == offered or abs(now - live.handshake) <= SILENCE
 
 
 def _route_changes(
