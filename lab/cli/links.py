@@ -46,9 +46,9 @@ def links(lab: Lab, name: str | None, everything: bool) -> None:
 
 
 def _show(lab: Lab, found: list[Link]) -> None:
-    fields = {field.name for field in dataclasses.fields(Link)}
-    if lab.out.as_json and lab.out.form not in {*COLUMNS} - fields:
-        lab.out.json([dataclasses.asdict(link) for link in found])
+    if lab.out.as_json:
+        columns = {heading: [field] for heading, field in COLUMNS.items()}
+        lab.out.rows([dataclasses.asdict(link) for link in found], columns)
         return
     cells = [link.cells() for link in found]
     # A column without a word is no help.

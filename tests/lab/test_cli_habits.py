@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +26,9 @@ from benchmarks.__main__ import SUITES
 from benchmarks.__main__ import main as benchmarks
 from benchmarks.report import counts
 from builder.link_table import COLUMNS as LINK_COLUMNS
+from builder.link_table import Link
 from lab.certificates import self_signed
-from lab.cli import context, progress, render, watching
+from lab.cli import context, links, progress, render, watching
 from lab.cli.commands import DEFAULT_HOME, cli, main
 from lab.cli.links import SPARE
 from lab.errors import NbiError, spoken, unknown
@@ -469,6 +471,18 @@ def test_links_fit_a_terminal_of_80_columns() -> None:
         out.rows([row], {each: [each] for each in LINK_COLUMNS}, SPARE)
     assert max(map(len, shown.get().splitlines())) <= 80
     assert "a:s6a - b:s6a" in shown.get()
+
+
+def test_links_have_a_field_by_its_name_and_by_its_heading(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    link = dict.fromkeys((field.name for field in fields(Link)), "")
+    one = Link(**{**link, "ns": "vpn", "key_age": 90, "state": "up", "looked": 0})  # type: ignore[arg-type]
+    for form, value in (("ns", "vpn"), ("service", "vpn"), ("key_age", "90"), ("key age", "90")):
+        links._show(SimpleNamespace(out=render.Output(form)), [one])  # type: ignore[arg-type]
+        assert capsys.readouterr().out == f"{value}\n"
+    with pytest.raises(NbiError, match="there is no field 'servic'"):
+        links._show(SimpleNamespace(out=render.Output("servic")), [one])  # type: ignore[arg-type]
 
 
 def test_log_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
