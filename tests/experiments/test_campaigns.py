@@ -128,12 +128,9 @@ def test_the_full_profile_has_the_whole_matrix_with_its_baselines() -> None:
 def test_a_campaign_goes_on_with_more_rounds() -> None:
     few, more = (plan(PROFILES["full"], 3, repetitions) for repetitions in (2, 4))
     assert {(s.cell.key, s.repetition) for s in few} < {(s.cell.key, s.repetition) for s in more}
-    assert few[0] == more[0]
-    measured = [
-        [step.cell for step in steps if step.cell in PROFILES["full"].measured]
-        for steps in (few, more)
-    ]
-    assert measured[0] == measured[1][: len(measured[0])]
+    for part in (PROFILES["full"].first, PROFILES["full"].measured, PROFILES["full"].last):
+        made = [[(s.cell, s.repetition) for s in steps if s.cell in part] for steps in (few, more)]
+        assert made[0] == made[1][: 2 * len(part)]
 
 
 def test_runs_are_chosen_by_experiment_and_slice() -> None:
