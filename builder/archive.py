@@ -88,7 +88,7 @@ def write(folder: Path, target: Path) -> None:
     with tarfile.TarFile(fileobj=file, mode="w", format=form, copybufsize=_PIECE) as archive:
         for path in [folder, *sorted(folder.rglob("*"), key=lambda p: p.parts)]:
             name = Path(folder.name, path.relative_to(folder)).as_posix()
-            archive.dereference = not path.is_symlink()  # Two names of one file are two files.
+            archive.dereference = not path.is_symlink()  # Pack hard links as files.
             entry = archive.gettarinfo(str(path), name)
             entry.uid = entry.gid = 0
             entry.uname = entry.gname = ""

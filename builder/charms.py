@@ -236,8 +236,8 @@ def copy_packages(tree: Tree, names: Sequence[str], experiments: bool, target: P
         shutil.copytree(tree.root / EXPERIMENTS, target / "lib" / EXPERIMENTS, ignore=NO_CACHES)
 
 
-def _same(source: str, target: str) -> None:
-    """Give a file a second name; where the file system cannot, copy it."""
+def _link(source: str, target: str) -> None:
+    """Make a hard link; copy the file where the file system allows no link."""
     try:
         os.link(source, target)
     except OSError:
@@ -251,7 +251,7 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
     (target / "dispatch").chmod(0o755)
     libraries(tree, charm, target)
     others = vendored(tree, architecture)
-    shutil.copytree(others, target / "venv", ignore=NO_CACHES, copy_function=_same)
+    shutil.copytree(others, target / "venv", ignore=NO_CACHES, copy_function=_link)
     shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
     bases = [
         {"name": "ubuntu", "channel": channel, "architectures": [MACHINES[architecture]]}
