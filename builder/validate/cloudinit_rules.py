@@ -23,6 +23,9 @@ _KNOWN = documents.read(Path(__file__).with_name("cloudinit.yaml"))
 HEADERS = tuple(_KNOWN["headers"])
 CONFIG, ARCHIVE, SCRIPTS = "#cloud-config", "#cloud-config-archive", ("#!", "#cloud-boothook")
 MIME = ("Content-Type:", "MIME-Version:")
+MIME_SEARCHED = 4096
+"""Characters in which cloud-init looks for MIME-Version: without it, a message is no message."""
+BYTE_ORDER_MARK = "\ufeff"
 UNREAD = ("#cloud-config-jsonp", "#include", "#part-handler")
 """Headers of formats that no rule reads; the first begins like `#cloud-config`."""
 TEMPLATE = "## template: jinja"
@@ -116,7 +119,9 @@ def _file(ctx: Context, place: str, vdu: str, name: str, users: Users) -> Iterat
             yield ctx.in_file("cloud-init-text/utf-8", path)
         elif text.startswith("#!") and "\r" in text.partition("\n")[0]:
             yield ctx.in_file("cloud-init-text/carriage", path)
-        yield from _text(ctx, path, text, users)
+        elif text.startswith(BYTE_ORDER_MARK):
+            yield ctx.in_file("cloud-init-text/mark", path)
+        yield from _text(ctx, path, text.lstrip(BYTE_ORDER_MARK), users)
     elif ctx.package.text(other) is not None:
         yield ctx.tell("cloud-init-place", spot, other=other, path=path)
     else:
@@ -140,6 +145,8 @@ def _text(ctx: Context, path: str, text: str, users: Users) -> Iterator[Problem]
     elif not text.startswith(HEADERS):
         formats = ", ".join((*HEADERS, TEMPLATE))
         yield ctx.in_file("cloud-init-header/format", path, formats=formats)
+    elif text.startswith(MIME) and "mime-version:" not in text[:MIME_SEARCHED].lower():
+        yield ctx.in_file("cloud-init-header/mime", path)
     try:
         tree = environment().parse(text)
         found = [*_expressions(ctx, path, text, tree), *_config(ctx, path, text, tree, users)]
@@ -234,7 +241,9 @@ def _parts(text: str) -> Iterator[str]:
         listed = load(text)
         for item in listed if isinstance(listed, list) else ():
             item = item if isinstance(item, dict) else {"content": item}
-            kinds.append((item.get("type"), str(item.get("content") or "")))
+            content = str(item.get("content") or "")
+            kind = "" if content.startswith(HEADERS) else "text/cloud-config"
+            kinds.append((item.get("type") or kind, content))
     else:
         kinds.append(("", text))
     for kind, content in kinds:

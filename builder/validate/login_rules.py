@@ -46,6 +46,8 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
     """
     for user in sorted(injected):
         yield from _default_user(config, user)
+        if not _true(config.get("allow_public_ssh_keys", True)):
+            yield "keys", {"user": user}
     if not all_users:
         return
     names = ", ".join(sorted(all_users))

@@ -102,8 +102,14 @@ class _Part:
     @property
     def is_config(self) -> bool:
         if self.kind in _GUESSED:
-            return self.text.lstrip().startswith("#cloud-config")
-        return self.kind == "text/cloud-config"
+            return self.text.lstrip().startswith("#cloud-config") and not self.is_archive
+        return self.kind == _CONFIG
+
+    @property
+    def is_archive(self) -> bool:
+        if self.kind in _GUESSED:
+            return self.text.lstrip().startswith("#cloud-config-archive")
+        return self.kind == "text/cloud-config-archive"
 
     @property
     def is_known(self) -> bool:
@@ -117,12 +123,41 @@ class _Part:
 
 #: Types of parts that cloud-init determines by the first line (cloudinit/user_data.py).
 _GUESSED = ("text/plain", "text/x-not-multipart")
+_CONFIG = "text/cloud-config"
 
 
 def _parts(user_data: str) -> Iterator[_Part]:
-    """The leaves of user-data: itself, or the parts of a MIME message."""
+    """The leaves of user-data: itself, or the parts of a MIME message and of archives."""
+    for part in _messages(user_data):
+        if part.is_archive:
+            yield from _entries(part)
+        else:
+            yield part
+
+
+def _entries(archive: _Part) -> Iterator[_Part]:
+    """The entries of a cloud-config-archive: texts, or mappings with a text and perhaps a type.
+
+    An entry without a type and a header is a cloud-config.
+    """
+    entries = _yaml(archive)
+    if not isinstance(entries, list):
+        raise VimError(f"The cloud-config-archive in {archive.where} is not a list of parts.")
+    for number, entry in enumerate(entries, 1):
+        entry = entry if isinstance(entry, dict) else {"content": entry}
+        text = str(entry.get("content") or "")
+        kind = str(entry.get("type") or "text/plain")
+        where = f"{archive.where} (entry {number})"
+        part = _Part(where, text, kind)
+        yield part if part.is_known or entry.get("type") else _Part(where, text, _CONFIG)
+
+
+def _messages(user_data: str) -> Iterator[_Part]:
+    """User-data itself, or the parts of a MIME message."""
     head = user_data.lstrip()[:2048].lower()
-    if not head.startswith(("content-type:", "mime-version:", "from ", "received:")):
+    kinds = ("content-type:", "mime-version:", "from ", "received:")
+    # Without this header cloud-init takes no text for a message (cloudinit/user_data.py).
+    if not head.startswith(kinds) or "mime-version:" not in user_data[:4096].lower():
         yield _Part("user-data", user_data)
         return
     message = email.message_from_string(user_data.lstrip(), policy=email.policy.default)
@@ -145,18 +180,22 @@ def cloud_configs(user_data: str) -> list[dict[str, Any]]:
     for part in _parts(user_data):
         if not part.is_config:
             continue
-        try:
-            document = load(part.text)
-        except DocumentError as error:
-            lines = re.findall(r"line (\d+)", str(error))
-            line = f" at line {lines[-1]}" if lines else f": {error}"
-            raise VimError(f"The cloud-config in {part.where} is not valid YAML{line}.") from None
+        document = _yaml(part)
         if document is None:
             continue
         if not isinstance(document, dict):
             raise VimError(f"The cloud-config in {part.where} is not a mapping of options.")
         result.append(document)
     return result
+
+
+def _yaml(part: _Part) -> Any:
+    try:
+        return load(part.text)
+    except DocumentError as error:
+        lines = re.findall(r"line (\d+)", str(error))
+        line = f" at line {lines[-1]}" if lines else f": {error}"
+        raise VimError(f"The cloud-config in {part.where} is not valid YAML{line}.") from None
 
 
 def check_user_data(user_data: str) -> None:
@@ -171,7 +210,7 @@ def check_user_data(user_data: str) -> None:
             )
         first = part.text.lstrip().splitlines()[0][:60]
         raise VimError(
-            f"The {part.where} begins with '{first}', not with '#cloud-config' or '#!', so "
+            f"The {part.where} begins with {first!r}, not with '#cloud-config' or '#!', so "
             "cloud-init would ignore it."
         )
 

@@ -174,6 +174,8 @@ SSHD = "write_files: [{{path: /etc/ssh/sshd_config.d/1.conf, content: '{}'}}]"
         (SSHD.format("PasswordAuthentication no"), ""),
         (SSHD.format("AllowUsers ubuntu admin"), ""),
         ("cloud_init_modules: [write-files, [users_groups, always], ssh]", ""),
+        ("allow_public_ssh_keys: 'off'", "ubuntu gets no key of OSM"),
+        ("allow_public_ssh_keys: true", ""),
     ],
 )
 def test_day_0_that_locks_osm_out(text, words, tmp_path):
@@ -214,6 +216,9 @@ ADMIN, BOTH = "users: [{name: admin}]", "#cloud-config\nusers: [default, {name: 
         ("#cloud-boothook\n#!/bin/sh\nufw --force enable\n", "nobody reaches SSH"),
         ("#cloud-config-archive\n- type: text/cloud-config\n  content: |\n    users: []\n", "made"),
         ("#cloud-config-archive\n- '#!/bin/sh\n\n  poweroff'\n", "nobody reaches SSH"),
+        ("#cloud-config-archive\n- content: 'users: [admin]'\n", "ubuntu is not made"),
+        (PARTS.format("a: 1", "text/plain", "x").replace("MIME-Version: 1.0\n", ""), "is none for"),
+        ("\ufeff#cloud-config\na: 1\n", "a byte order mark"),
         (PARTS.format(ADMIN, "text/cloud-config", BOTH), ""),
         (PARTS.format(BOTH, "text/cloud-config", ADMIN + "\nmerge_how: list(append)"), ""),
         (PARTS.format("a: 1", "text/x-shellscript", "#!/bin/sh\n# passwd -l ubuntu"), ""),

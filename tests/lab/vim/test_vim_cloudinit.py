@@ -44,6 +44,31 @@ def test_the_type_of_a_part_counts_before_its_first_line() -> None:
         cloudinit.wanted_packages(typed("cloud-config", "- curl\n"))
 
 
+ARCHIVE = """#cloud-config-archive
+- type: text/cloud-config
+  content: "packages: [tmux]"
+- "packages: [git]"
+- |
+  #!/bin/sh
+  true
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [ARCHIVE, multipart(ARCHIVE), typed("cloud-config-archive", ARCHIVE)]
+)
+def test_an_archive_is_read_entry_by_entry(text: str) -> None:
+    assert cloudinit.wanted_packages(text) == ["tmux", "git"]
+    cloudinit.check_user_data(text)
+
+
+def test_an_archive_that_cloud_init_would_not_read_is_refused() -> None:
+    with pytest.raises(VimError, match=r"\(entry 1\) has the type image/png"):
+        cloudinit.check_user_data(ARCHIVE.replace("text/cloud-config\n", "image/png\n"))
+    with pytest.raises(VimError, match="not a list of parts"):
+        cloudinit.check_user_data("#cloud-config-archive\na: 1\n")
+
+
 @pytest.mark.parametrize(
     "kind", ["cloud-config", "cloud-boothook", "x-shellscript", "x-shellscript-per-boot", "jinja2"]
 )
@@ -74,7 +99,16 @@ def test_wrong_config(text: str, words: str) -> None:
         cloudinit.wanted_packages(text)
 
 
-@pytest.mark.parametrize("text", ["hostname: a\n", multipart("just text"), typed("html", "a")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hostname: a\n",
+        "\ufeff#cloud-config\n",
+        multipart("just text"),
+        multipart(CONFIG).replace("MIME-Version: 1.0\n", ""),
+        typed("html", "a"),
+    ],
+)
 def test_user_data_cloud_init_would_ignore(text: str) -> None:
     with pytest.raises(VimError, match="cloud-init would ignore it"):
         cloudinit.check_user_data(text)
