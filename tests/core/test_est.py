@@ -371,6 +371,24 @@ def test_an_answer_that_is_no_certificate_is_told(cell: Cell, status: int, sente
         cell.ca.set(status=200)
 
 
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("<html>log in</html>", "cacerts: the answer has no certificates (PKCS #7 in base64)"),
+        ("AAAA", "cacerts: the answer has no certificates (PKCS #7 in base64)"),
+        ("", "cacerts: the answer has no certificates (PKCS #7 in base64)"),
+        ("A" * 262148, "cacerts: the answer has more than 256 KiB"),
+    ],
+    ids=["page", "no PKCS #7", "empty", "large"],
+)
+def test_an_answer_of_wrong_content_is_told(cell: Cell, answer: str, sentence: str) -> None:
+    cell.ca.set(answer=answer)
+    try:
+        assert cell.enrol() == ("", sentence)
+    finally:
+        cell.ca.set(answer=None)
+
+
 def test_a_request_that_another_key_signed_is_refused_by_the_server(cell: Cell) -> None:
     path = cell.at(REQUEST.format(LINK))
     good = path.read_text()

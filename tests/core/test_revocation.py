@@ -306,6 +306,26 @@ def test_a_status_that_nobody_knows_names_the_servers(notes: Notes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (("  fetching crl from 'http://ca/sub.crl' ...",), "; http://ca/sub.crl: no valid answer"),
+        (
+            ("  requesting ocsp status from 'http://ca' ...", "certificate status is good", CHECK,
+             "  fetching crl from 'http://ca/sub.crl' ..."),
+            "; http://ca/sub.crl: no valid answer",
+        ),
+        ((), ", and it names no server"),
+    ],
+)  # fmt: skip
+def test_a_server_whose_answer_is_of_no_use_is_named(
+    notes: Notes, asked: tuple[str, ...], sentence: str
+) -> None:
+    failed = "constraint check failed: RULE_CRL_VALIDATION is FAILED, but requires at least GOOD"
+    found = refused(notes, START, LOOK, CHECK, *asked, failed)
+    assert found == {END: f'nobody says whether its certificate "CN=them" is revoked{sentence}'}
+
+
+@pytest.mark.parametrize(
     ("lines", "sentence"),
     [
         (("received proposals unacceptable",),

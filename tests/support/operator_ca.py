@@ -207,6 +207,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if setting != 200 and operation != "/cacerts":
                 raise ValueError("no such cell")
             body = self.authority.bag(work())
+            odd = self.authority.settings.get("answer")
+            body = body if odd is None else odd.encode()
         except ValueError as error:
             kind, body = "text/plain", str(error).encode()
             status = setting if setting != 200 else 403

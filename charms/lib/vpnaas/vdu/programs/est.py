@@ -82,7 +82,9 @@ class Server:
         else:
             self.connection.request("GET", self.path + operation)
         answer = self.connection.getresponse()
-        body = answer.read(MOST)
+        body = answer.read(MOST + 1)
+        if len(body) > MOST:
+            raise EstError("{}: the answer has more than {} KiB".format(operation, MOST >> 10))
         if answer.status == 202:
             raise EstError("the server has not decided yet; it is asked again")
         if answer.status != 200:
@@ -92,9 +94,9 @@ class Server:
             )
         try:
             raw = base64.b64decode(b"".join(body.split()), validate=True)
-        except binascii.Error:
-            raise EstError(operation + ": the answer is not base64")
-        return _PEM.findall(_openssl("pkcs7", "-inform", "DER", "-print_certs", data=raw))
+            return _PEM.findall(_openssl("pkcs7", "-inform", "DER", "-print_certs", data=raw))
+        except (binascii.Error, EstError):
+            raise EstError(operation + ": the answer has no certificates (PKCS #7 in base64)")
 
 
 def enrol(words: List[str]) -> Tuple[str, str]:

@@ -385,6 +385,8 @@ class Refusals:
         exchange.caller = group_of(CALLER, text) or exchange.caller
         url = group_of(URL, text)
         exchange.urls += [url] if url and url not in exchange.urls else []
+        if "certificate status is good" in text:
+            exchange.urls = []  # Those that follow are asked about the next certificate.
         looking = LOOKING.search(text)
         if looking:
             exchange.us, exchange.caller, exchange.them = looking.groups()
@@ -410,7 +412,8 @@ class Refusals:
             (url, self.notes.why("unanswered", url) or self.notes.why("unanswered", url + "/"))
             for url in exchange.urls
         ]
-        urls = ["{}: {}".format(clean(url), why) for url, why in failed if why]
+        # An answer that came is of no use if it is wrong, cut, too old, or about others.
+        urls = ["{}: {}".format(clean(url), why or "no valid answer") for url, why in failed]
         words.update(
             cert='"{}"'.format(clean(exchange.cert)),
             us=clean(exchange.us),
