@@ -152,7 +152,9 @@ def read(path: Path, shallow: bool = False) -> Package:
     try:
         return _from_folder(path, shallow) if path.is_dir() else reader(path)
     except UNREADABLE as error:
-        raise _refuse(path.name, "archive-unreadable/whole", kind=type(error).__name__) from None
+        cause = isinstance(error, OSError) and error.strerror
+        cause = cause or f"it is no {'zip' if reader is _from_zip else 'tar.gz'}, or damaged"
+        raise _refuse(path.name, "archive-unreadable/whole", cause=cause) from None
 
 
 def _reader(path: Path) -> Callable[[Path], Package]:

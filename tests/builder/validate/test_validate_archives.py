@@ -42,7 +42,24 @@ def test_no_archive_at_all(data, tmp_path):
 
 
 def test_a_missing_file(tmp_path):
-    assert one(tmp_path / "nowhere.tar.gz").code == "archive-unreadable"
+    problem = one(tmp_path / "nowhere.tar.gz")
+    assert problem.code == "archive-unreadable"
+    assert problem.sentence.startswith("not readable: No such file or directory; allowed: a folder")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("x.tar.gz", b"<html>not found</html>", "it is no tar.gz, or damaged"),
+        ("x.tar.gz", gzip.compress(b"a package of many words")[:12], "it is no tar.gz, or damaged"),
+        ("x.zip", b"<html>not found</html>", "it is no zip, or damaged"),
+    ],
+    ids=["page", "cut", "page as zip"],
+)
+def test_an_unreadable_archive_says_what_its_name_promises(name, data, words, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(data)
+    assert one(path).sentence.startswith(f"not readable: {words}; allowed: ")
 
 
 @pytest.mark.slow
