@@ -104,6 +104,8 @@ def load(text: str | bytes, loader: Loader = FASTEST, unique: bool = False) -> A
         raise DocumentError("nested too deeply") from None
     except DocumentError:
         raise
+    except UnicodeDecodeError:
+        raise DocumentError("it is not UTF-8 text") from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, AttributeError) as error:
         # From 6.0.4 PyYAML has a limit of its own.
         if "exceeded maximum nesting depth" in str(error):

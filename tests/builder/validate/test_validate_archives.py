@@ -325,6 +325,12 @@ def test_descriptors_that_are_no_usable_yaml(text, tmp_path):
     assert problem.path == "x.tar.gz: x_nsd.yaml"
 
 
+def test_a_descriptor_in_utf_16_is_told_in_plain_words(tmp_path):
+    text = "nsd: {}\n".encode("utf-16")
+    problem = one(tar(tmp_path / "x.tar.gz", [("p/x_nsd.yaml", text)]))
+    assert problem.sentence == "not usable as YAML: it is not UTF-8 text"
+
+
 @pytest.mark.parametrize("form", ["tar", "zip"])
 def test_an_archive_of_tosca_templates_is_named(form, tmp_path):
     text = b"tosca_definitions_version: tosca_simple_yaml_1_2\n"
