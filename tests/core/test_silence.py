@@ -48,6 +48,18 @@ def test_a_foreign_way_is_named(inner: str, outer: str, sentence: str) -> None:
     assert reason(hss) == "no answer from mme"
 
 
+def test_the_way_past_an_interface_that_could_not_start_is_no_cause() -> None:
+    hss = cut()
+    hss.reconcile()
+    (peer,) = hss.plans["s6a"].peers
+    del hss.vdu.interfaces["wg-s6a"]
+    hss.vdu.taken[51821], hss.vdu.fail_on = "python3", "s6a/apply/start"
+    hss.vdu.ways = {str(peer.inner_address): "ens3"}
+    found = reason(hss)
+    assert found.startswith("UDP port 51821 of the VDU is used by python3; ")
+    assert "a route or rule" not in found
+
+
 @pytest.mark.parametrize(("alive", "named"), [(True, True), (False, False)])
 def test_the_way_into_a_link_of_ipsec_is_foreign_only_beside_a_tunnel(
     alive: bool, named: bool

@@ -654,7 +654,12 @@ def diagnose_steps(plan: Plan, results: Results) -> List[Step]:
 
 
 def _silent(decided: LinkPlan, asked: Tuple[str, ...], results: Results) -> Optional[Peer]:
-    """Return the first peer of a link that was asked for an echo and did not answer, or None."""
+    """Return the first peer of a link that was asked for an echo and did not answer, or None.
+
+    Where a step of the link failed, that is the cause, and where packets go follows from it.
+    """
+    if _broken(decided.params, results) is not None:
+        return None
     echoes = _echoes(decided.params.link, asked, results)
     quiet = {name for name, echo in echoes.items() if not echo.received}
     return next((peer for peer in decided.peers if peer.name in quiet), None)
