@@ -229,7 +229,7 @@ def test_intermediate_authorities_may_have_rsa_keys_of_3072_bits():
         assert decode(bag, "mme").keys.certs.chain.split(",") == texts
     for chain, problem in (
         (",".join(texts + texts[:1]), "7 are too many; allowed: 6"),
-        ("A" * 4097, "is not text; allowed: up to 4096 characters"),
+        ("A" * 4097, "has 4097 characters; allowed: up to 4096 characters"),
         (texts[0] + ",\x07", "has characters that are not allowed"),
         (",".join(texts * 3), "value is too long"),
     ):

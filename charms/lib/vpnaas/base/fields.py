@@ -277,7 +277,8 @@ def boolean(where: str, value: object) -> bool:
 def string(where: str, value: object) -> str:
     """Take printable ASCII text of at most 4096 characters."""
     if not isinstance(value, str) or len(value) > 4096:
-        raise InputError(where, "{} is not text".format(shown(value)), "up to 4096 characters")
+        what = "has {} characters".format(len(value)) if isinstance(value, str) else "is not text"
+        raise InputError(where, "{} {}".format(shown(value), what), "up to 4096 characters")
     if not all(" " <= char <= "~" for char in value):
         raise InputError(
             where, "{} has characters that are not allowed".format(shown(value)), "printable ASCII"
