@@ -33,6 +33,7 @@ APPENDED = re.compile(
     r"""\b(?:echo|printf)\s+["']?([^"'>]+?)(?:\\n)?["']?\s*>>?\s*(/etc/ssh/[\w./-]+)"""
 )
 """A command that writes a line of sshd's configuration."""
+PORT_22 = re.compile(r"^\s*port[\s=]+\"?22\b", re.IGNORECASE | re.MULTILINE)
 SSHD = re.compile(r"/etc/ssh/sshd_config(\.d/[^/]+\.conf)?$")
 
 
@@ -168,6 +169,7 @@ def _files(config: Document) -> Iterator[tuple[str, str]]:
 
 def _sshd(path: str, text: str, user: str) -> Iterator[Reason]:
     """Check lines of sshd_config(5), up to the first Match."""
+    at_22 = PORT_22.search(text) is not None  # sshd listens on the ports of all lines.
     for line in text.splitlines():
         word, rest = [*re.split(r"[\s=]+", line.strip(), maxsplit=1), ""][:2]
         values, word = rest.replace('"', "").split(), word.lower()
@@ -175,7 +177,7 @@ def _sshd(path: str, text: str, user: str) -> Iterator[Reason]:
             return
         plain = {value.partition("@")[0] for value in values}
         if (
-            (word == "port" and "22" not in values)
+            (word == "port" and not at_22)
             or (word == "pubkeyauthentication" and values == ["no"])
             or word == "forcecommand"
             or (word == "listenaddress" and rest.startswith(("127.", "::1", "localhost")))
