@@ -56,8 +56,11 @@ def as_json(document: dict[str, Any], what: str) -> dict[str, Any]:
 
     try:
         result: dict[str, Any] = json.loads(json.dumps(document, default=refuse, allow_nan=False))
-    except (TypeError, ValueError) as error:  # a list as a key; infinity
-        raise NbiError(f"{what} is no JSON: {error}") from None
+    except (TypeError, ValueError):
+        raise NbiError(
+            f"{what} is no JSON; allowed: keys that are text (in quotes where they look like a"
+            " date), and no .inf or .nan"
+        ) from None
     return result
 
 
