@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
@@ -119,6 +121,25 @@ def test_a_table_is_loaded_again_where_rules_are_missing(
     monkeypatch.setattr(hold.subprocess, "call", done.append)
     hold.table("guard.nft", script)
     assert done == ([] if damage == "nothing" else [["nft", "-f", "guard.nft"]])
+
+
+def test_a_unit_that_does_not_start_ends_no_reconcile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text('#!/bin/sh\n[ "$1" = is-active ] || exec sleep 5\n')
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "wg-none.conf").write_text(render(configuration("10.0.0.1/24", "10.0.0.2/32")))
+    monkeypatch.setattr(hold, "FILES", (f"{tmp_path}/wg-*.conf",))
+    monkeypatch.setattr(hold, "TABLES", ())
+    monkeypatch.setattr(hold, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(hold, "UNIT", 0.5, raising=False)
+    started = time.monotonic()
+    hold.hold_tunnels()
+    assert time.monotonic() < started + 3  # and so others get the lock
+    told = capsys.readouterr()
+    assert "wg-none is gone" in told.out and "timed out" in told.err
 
 
 @pytest.fixture
