@@ -33,7 +33,6 @@ def reason(hss: Any) -> str:
         ("ens3", "ens4", "sends packets to {inner} into ens3 instead of wg-s6a"),
         ("", "ens4", "refuses packets to {inner}"),
         ("wg-s6a", "", "refuses packets to {outer}"),
-        # As while ens4 is down.
         ("wg-s6a", "ens3", "sends packets to {outer} into ens3 instead of ens4"),
     ],
 )
@@ -58,6 +57,22 @@ def test_the_way_past_an_interface_that_could_not_start_is_no_cause() -> None:
     found = reason(hss)
     assert found.startswith("UDP port 51821 of the VDU is used by python3; ")
     assert "a route or rule" not in found
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["BROADCAST"], "is down; `ip link set ens4 up` sets it up"),
+        (["NO-CARRIER", "BROADCAST", "UP"], "has no carrier"),
+    ],
+)
+def test_an_underlay_that_is_down_is_named_alone(flags: list[str], sentence: str) -> None:
+    hss = cut()
+    hss.reconcile()
+    (peer,) = hss.plans["s6a"].peers
+    hss.vdu.flags["ens4"] = flags
+    hss.vdu.ways = {str(peer.endpoint[0]): "ens3"}
+    assert reason(hss) == f"interface ens4 of the VDU {sentence}; no answer from mme"
 
 
 @pytest.mark.parametrize(("alive", "named"), [(True, True), (False, False)])
@@ -111,7 +126,9 @@ def test_rules_of_the_old_iptables_are_named(
     policy: str, target: str, chains: list[str], program: str
 ) -> None:
     (peer,) = pair()[1].plans["s6a"].peers
-    (step,) = (each for each in look("s6a", peer) if each.body["argv"][0] == program + "-legacy")
+    (step,) = (
+        each for each in look("s6a", peer, "ens4") if each.body["argv"][0] == program + "-legacy"
+    )
     assert step.body["only_if"] in ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
     listed = "\n".join(re.findall(step.body["pick"], LISTED.format(policy, target), re.M))
     said = causes("s6a", peer, "", "", Results({step.id: {"code": 0, "out": listed}}))

@@ -80,6 +80,7 @@ class ModelVdu:
         self.drops: list[dict[str, object]] = []
         """Rules of its firewalls, as `nft -j list ruleset` prints them."""
         self.ways: dict[str, str] = {}
+        self.flags: dict[str, list[str]] = {}
         """Interface to an address, "" where a route or rule refuses it; else none is known."""
         self.rules: set[tuple[str, int, str]] = set()
         """Rules of its routing tables: source, priority and table."""
@@ -640,6 +641,9 @@ class ModelVdu:
                 made[words[2]].mtu = int(words[4])
             if words[2] in made and "up" in words:
                 made[words[2]].up = True
+        elif words[:2] == ["link", "show"]:
+            flags = self.flags.get(words[3], ["BROADCAST", "UP", "LOWER_UP"])
+            return 0, json.dumps([{"ifname": words[3], "flags": flags}])
         elif words[0] == "link":
             gone = self.interfaces.pop(words[2], None) or self.plain.pop(words[2], None)
             return (0 if gone else 1), ""

@@ -644,7 +644,7 @@ def diagnose_steps(plan: Plan, results: Results) -> List[Step]:
     steps: List[Step] = []
     for link, decided in plan.links.items():
         silent = _silent(decided, plan.asked.get(link, ()), results)
-        steps += silence.look(link, silent) if silent is not None else []
+        steps += silence.look(link, silent, decided.underlay) if silent is not None else []
         broken = _broken(decided.params, results)
         if broken is None or broken.plain:
             continue

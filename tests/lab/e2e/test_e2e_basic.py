@@ -274,6 +274,8 @@ def test_measuring_a_silent_peer_says_so(client: Vnf, server: Vnf, nothing_left:
             client.action("measure-throughput", link="vpn-client", duration=1)
         with pytest.raises(ActionError, match="did not answer any of 2 echo requests"):
             client.action("measure-latency", link="vpn-client", count=2)
+        sentence = "interface ens4 of the VDU is down"
+        wait(lambda: sentence in server.status("vpn-server").get("reason", ""), sentence, PATIENCE)
     finally:
         server.out("ip", "link", "set", "ens4", "up")
     assert client.pings(SERVER, tries=60)

@@ -1,4 +1,4 @@
-"""Why a peer may be silent: routes, rules and firewalls of this VDU that are not ours."""
+"""Why a peer may be silent: an underlay that is down, and routes, rules and firewalls of others."""
 
 import json
 from typing import List, Tuple
@@ -17,15 +17,16 @@ _DROPS = (
 _OLD_DROPS = r"^-[AP] (\S+)(?: .*)? (?:DROP|REJECT)\b"
 
 
-def look(link: str, peer: Peer) -> List[Step]:
-    """Return the steps that look why a peer of a link does not answer."""
+def look(link: str, peer: Peer, underlay: str) -> List[Step]:
+    """Return the steps that look why a peer of a link over an underlay does not answer."""
     at = link + "/silent/"
+    nic = run(at + "nic", "ip", "-j", "link", "show", "dev", underlay, any_exit=True)
     ways = [
         run(at + end, "ip", "-j", "route", "get", str(address), any_exit=True)
         for end, address in _ends(peer)
     ]
     drops = run(at + "drops", "nft", "-j", "list", "ruleset", pick=_DROPS, any_exit=True)
-    return [*ways, drops, *look_at_iptables(at, _OLD_DROPS)]
+    return [nic, *ways, drops, *look_at_iptables(at, _OLD_DROPS)]
 
 
 def causes(
@@ -39,6 +40,10 @@ def causes(
         underlay: Interface that the operator wants the tunnel to run over, "" for any.
     """
     at, found = link + "/silent/", []
+    down = _down(results, at + "nic")
+    if down:
+        # The routes over it went with it; that packets take another way now says nothing more.
+        return (down,)
     for end, address in _ends(peer):
         wrong, way = "", _way(results, at + end)
         right = device if end == "inner" else underlay
@@ -60,6 +65,18 @@ def _ends(peer: Peer) -> List[Tuple[str, fields.IPAddress]]:
     """Return the addresses of a peer that are known, inside the tunnel and outside."""
     both = ("inner", peer.echo_address()), ("outer", peer.endpoint[0] if peer.endpoint else None)
     return [(end, address) for end, address in both if address]
+
+
+def _down(results: Results, id: str) -> str:
+    """Return what an interface lacks to pass packets, "" for nothing."""
+    try:
+        (nic,) = json.loads(results.output(id))
+        name, flags = printable(str(nic["ifname"])), nic["flags"]
+    except MALFORMED:
+        return ""
+    if "UP" not in flags:
+        return "interface {0} of the VDU is down; `ip link set {0} up` sets it up".format(name)
+    return "interface {} of the VDU has no carrier".format(name) if "NO-CARRIER" in flags else ""
 
 
 def _way(results: Results, id: str) -> str:
