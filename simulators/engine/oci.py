@@ -33,9 +33,9 @@ _UNUSED = (
     "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*", "/usr/share/perl/*",
 )  # fmt: skip
 #: Python distributions that the simulators import; their dependencies are added.
-LIBRARIES_4G = ("cryptography", "libconf", "pycrate", "python-diameter")
+LIBRARIES_4G = ("cryptography", "libconf", "pycrate", "python-diameter", "PyYAML")
 LIBRARIES_5G = (
-    "PyMySQL", "PyYAML", "granian", "h2", "httpx", "mysql-mimic", "scapy", "sqlglot", "starlette",
+    "PyMySQL", "granian", "h2", "httpx", "mysql-mimic", "scapy", "sqlglot", "starlette",
 )  # fmt: skip
 #: This package of pycrate has 250 MB of protocols, one module each; images get only these modules.
 _PROTOCOLS, _WANTED_PROTOCOLS = "pycrate_asn1dir", ("__init__", "MAP", "NGAP", "S1AP", "SS")
