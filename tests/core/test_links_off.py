@@ -105,3 +105,29 @@ def test_what_declines_is_no_offer():
     assert offer.declines(bag)
     assert offer.decode(bag, "peer") is None
     assert not offer.declines({})
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "none", "off"])
+def test_a_tunnel_of_somebody_else_under_our_name_keeps_its_file(technology):
+    _, hss, _, _ = pair("none")
+    path = "/etc/wireguard/wg-s6a.conf"
+    theirs = "[Interface]\nListenPort = 40000\nPrivateKey = cHJpdmF0ZQ==\n"
+    hss.vdu.files[path] = theirs
+    hss.vdu.enabled.add("wg-quick@wg-s6a.service")
+    address = "none" if technology == "off" else "172.16.6.129/24"
+    wanted = "none" if technology == "off" else technology
+    hss.configure("s6a", address, technology=wanted, **{"underlay-interface": "ens4"})
+    hss.reconcile()
+    assert hss.vdu.files[path] == theirs
+    assert "wg-quick@wg-s6a.service" in hss.vdu.enabled
+    if technology != "wireguard":
+        assert hss.states()["s6a"] in ("off", "clear", "waiting")
+        return
+    assert hss.plans["s6a"].problems == (
+        "/etc/wireguard/wg-s6a.conf: somebody else wrote this file of the VDU; allowed: none "
+        "there; stop wg-quick@wg-s6a.service and move the file away",
+    )
+    assert hss.states() == {"s6a": "blocked"}
+    del hss.vdu.files[path]
+    hss.reconcile()
+    assert hss.vdu.files[path].startswith("# Written by osm-vpnaas")

@@ -400,3 +400,11 @@ def test_parameters_survive_the_peer_relation() -> None:
 def test_show_status_of_a_vnf_without_more_has_nothing_more() -> None:
     assert Extra().shown() == {}
     assert set(reconcile(Vdu())[1].shown()) == {"standby"}
+
+
+def test_keepalived_of_somebody_else_keeps_its_file() -> None:
+    vdu = Vdu()
+    vdu.files[standby.KEEPALIVED_FILE] = "vrrp_instance theirs {\n}\n"
+    with pytest.raises(InputError, match="keepalived.conf: somebody else wrote this file"):
+        reconcile(vdu)
+    assert set(vdu.files) == {standby.KEEPALIVED_FILE}

@@ -189,6 +189,10 @@ class Technology(Generic[State]):
         handshake = self.session(state, link, peer).handshake
         return bool(handshake) and abs(now - handshake) < self.fresh + grace
 
+    def left(self, text: Optional[str]) -> bool:
+        """Tell from the text of `marker`, None without it, whether the VDU has such a link."""
+        return text is not None
+
     def details(self, plan: LinkPlan, state: State) -> Dict[str, Any]:
         """Return the details for show-status that only this technology has."""
         return {}

@@ -18,7 +18,7 @@ from vpnaas.features.pair.params import PairParams
 from vpnaas.features.pair.standby import Standby
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts, nftables
-from vpnaas.vdu.installed import Pending
+from vpnaas.vdu.installed import Pending, require_ours
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
 
@@ -179,6 +179,8 @@ def require_tools(results: Results) -> None:
 
 def steps_to(pair: Standby, results: Results) -> List[Step]:
     """Return the steps from the observed to the wanted state; none if they agree."""
+    file = standby.KEEPALIVED_FILE
+    require_ours(file, results.text("pair" + file), KEEPALIVED)
     rendered = {path: (render(pair), mode) for path, (mode, render) in FILES.items()}
     changed = {path for path in FILES if results.text("pair" + path) != rendered[path][0]}
     again = PENDING.left(results)

@@ -125,6 +125,8 @@ def look(prefix: str = "") -> List[Step]:
 
 def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:
     """Read the results of `observe(links)` for one link."""
+    file = results.text(link + "/file")
+    installed.require_ours(CONF.format(link), file, UNIT.format(link))
     public = x509.body(results.out(link + "/public"))
     enabled = results.output("wg/enabled").split("\n")
     interface = vdu.interfaces.get(wireguard_interface(link))
@@ -137,7 +139,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         interface=interface,
         routes=routes,
         connected=connected,
-        file=results.text(link + "/file"),
+        file=file,
         enabled=dict(zip(links, enabled)).get(link, "").strip() == "enabled",
         watched=results.exit_code(link + "/watched") is not None,
         now=vdu.now,
