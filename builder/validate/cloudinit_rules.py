@@ -22,7 +22,7 @@ Users = tuple[set[str], set[str]]
 _KNOWN = documents.read(Path(__file__).with_name("cloudinit.yaml"))
 HEADERS = tuple(_KNOWN["headers"])
 CONFIG, ARCHIVE, SCRIPTS = "#cloud-config", "#cloud-config-archive", ("#!", "#cloud-boothook")
-MIME = ("Content-Type:", "MIME-Version:")
+MIME = ("content-type:", "mime-version:")
 MIME_SEARCHED = 4096
 """Characters in which cloud-init looks for MIME-Version: without it, a message is no message."""
 BYTE_ORDER_MARK = "\ufeff"
@@ -133,19 +133,33 @@ def _file(ctx: Context, place: str, vdu: str, name: str, users: Users) -> Iterat
         yield ctx.tell("cloud-init-missing", spot, path=path, may=have, body=ctx.body, vdu=vdu)
 
 
+def _begins(text: str, *formats: str) -> bool:
+    """Tell whether cloud-init takes a text for one of these formats.
+
+    It takes any case, and blank lines before. But the kernel reads the first line of a script, and
+    a blank line ends the headers of a message.
+    """
+    first = text.lstrip().lower()
+    if first.startswith(SCRIPTS):
+        first = text
+    elif first.startswith(MIME):
+        first = text.lower()
+    return first.startswith(tuple(each.lower() for each in formats))
+
+
 def _is_template(text: str) -> bool:
     return text.lower().startswith(TEMPLATE)
 
 
 def _text(ctx: Context, path: str, text: str, users: Users) -> Iterator[Problem]:
     if _is_template(text):
-        if not text.partition("\n")[2].startswith(IN_TEMPLATE):
+        if not _begins(text.partition("\n")[2], *IN_TEMPLATE):
             formats = ", ".join(IN_TEMPLATE)
             yield ctx.in_file("cloud-init-header/template", path, line=TEMPLATE, formats=formats)
-    elif not text.startswith(HEADERS):
+    elif not _begins(text, *HEADERS):
         formats = ", ".join((*HEADERS, TEMPLATE))
         yield ctx.in_file("cloud-init-header/format", path, formats=formats)
-    elif text.startswith(MIME) and "mime-version:" not in text[:MIME_SEARCHED].lower():
+    elif _begins(text, *MIME) and "mime-version:" not in text[:MIME_SEARCHED].lower():
         yield ctx.in_file("cloud-init-header/mime", path)
     try:
         tree = environment().parse(text)
@@ -206,7 +220,7 @@ def _config(
     """Check the possible results of a template: with all conditions true, and with all false."""
     twice = _is_template(text)
     config = text.partition("\n")[2] if twice else text
-    if not config.startswith(HEADERS) or config.startswith(UNREAD):
+    if not _begins(config, *HEADERS) or _begins(config, *UNREAD):
         return
     repeats = []
     for met in (True, False):
@@ -222,7 +236,7 @@ def _config(
         yield from found
         if found:
             return
-        configs = [part for part in _parts(rendered) if part.startswith(CONFIG)]
+        configs = [part for part in _parts(rendered) if _begins(part, CONFIG)]
         nodes_of = [FASTEST(part).get_single_node() for part in configs]
         repeats.append({name for node in nodes_of for _, name, _ in repeated(node)})
     for name in sorted(set.intersection(*repeats)):  # two branches may have one key each
@@ -232,22 +246,22 @@ def _config(
 def _parts(text: str) -> Iterator[str]:
     """Return the texts that cloud-init reads one by one: parts of a message or an archive."""
     kinds: list[tuple[Any, str]] = []
-    if text.startswith(MIME):
+    if _begins(text, *MIME):
         for part in message_from_string(text).walk():
             content = part.get_payload(decode=True)
             if isinstance(content, bytes):
                 kinds.append((part.get_content_type(), content.decode("utf-8", "replace")))
-    elif text.startswith(ARCHIVE):
+    elif _begins(text, ARCHIVE):
         listed = load(text)
         for item in listed if isinstance(listed, list) else ():
             item = item if isinstance(item, dict) else {"content": item}
             content = str(item.get("content") or "")
-            kind = "" if content.startswith(HEADERS) else "text/cloud-config"
+            kind = "" if _begins(content, *HEADERS) else "text/cloud-config"
             kinds.append((item.get("type") or kind, content))
     else:
         kinds.append(("", text))
     for kind, content in kinds:
-        named = kind == "text/cloud-config" and not content.startswith(CONFIG)
+        named = kind == "text/cloud-config" and not _begins(content, CONFIG)
         yield f"{CONFIG}\n{content}" if named else content
 
 
@@ -275,7 +289,7 @@ def _day0(ctx: Context, path: str, rendered: str, users: Users) -> Iterator[Prob
             if part.startswith(SCRIPTS):
                 lines = (line for line in part.splitlines() if not line.lstrip().startswith("#"))
                 scripts.append("\n".join(lines))
-            document = load(part) if part.startswith(CONFIG) else None
+            document = load(part) if _begins(part, CONFIG) else None
             if not isinstance(document, dict | None):
                 yield ctx.in_file("cloud-init-yaml/form", path)
                 return

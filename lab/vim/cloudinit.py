@@ -102,13 +102,13 @@ class _Part:
     @property
     def is_config(self) -> bool:
         if self.kind in _GUESSED:
-            return self.text.lstrip().startswith("#cloud-config") and not self.is_archive
+            return self.text.lstrip().lower().startswith("#cloud-config") and not self.is_archive
         return self.kind == _CONFIG
 
     @property
     def is_archive(self) -> bool:
         if self.kind in _GUESSED:
-            return self.text.lstrip().startswith("#cloud-config-archive")
+            return self.text.lstrip().lower().startswith("#cloud-config-archive")
         return self.kind == "text/cloud-config-archive"
 
     @property
@@ -116,7 +116,7 @@ class _Part:
         """Whether cloud-init has a handler for it."""
         if self.kind in _GUESSED:
             header = r"$|#!|#cloud-|#include|## template:|#part-handler"
-            return re.match(header, self.text.lstrip()) is not None
+            return re.match(header, self.text.lstrip(), re.IGNORECASE) is not None
         known = r"text/(cloud-|x-shellscript|x-include-|jinja2$|part-handler$)"
         return re.match(known, self.kind) is not None
 
@@ -154,13 +154,11 @@ def _entries(archive: _Part) -> Iterator[_Part]:
 
 def _messages(user_data: str) -> Iterator[_Part]:
     """User-data itself, or the parts of a MIME message."""
-    head = user_data.lstrip()[:2048].lower()
-    kinds = ("content-type:", "mime-version:", "from ", "received:")
-    # Without this header cloud-init takes no text for a message (cloudinit/user_data.py).
-    if not head.startswith(kinds) or "mime-version:" not in user_data[:4096].lower():
+    # By this alone cloud-init takes a text for a message (cloudinit/user_data.py).
+    if "mime-version:" not in user_data[:4096].lower():
         yield _Part("user-data", user_data)
         return
-    message = email.message_from_string(user_data.lstrip(), policy=email.policy.default)
+    message = email.message_from_string(user_data, policy=email.policy.default)
     for number, part in enumerate(message.walk(), 1):
         if part.is_multipart():
             continue

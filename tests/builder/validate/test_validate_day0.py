@@ -312,3 +312,28 @@ def test_an_unknown_first_line_names_the_formats(tmp_path):
     made.files["cloud_init/init.yaml"].text = "hello\n"
     (problem,) = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
     assert problem.sentence.endswith("allowed: " + ", ".join((*HEADERS, TEMPLATE)))
+
+
+MESSAGE = (
+    "content-type: multipart/mixed; boundary=b\nmime-version: 1.0\n\n--b\n"
+    "content-type: text/cloud-config\n\npassword: clear\n--b--\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("#Cloud-Config\npassword: clear\n", "cloud-init-password"),
+        ("\n \n#cloud-config\npassword: clear\n", "cloud-init-password"),
+        (MESSAGE, "cloud-init-password"),
+        ("\n" + MESSAGE, "cloud-init-header"),
+        ("\n#!/bin/sh\ntrue\n", "cloud-init-header"),
+        ("#Cloud-Boothook\n#!/bin/sh\ntrue\n", "cloud-init-header"),
+    ],
+)
+def test_a_format_has_each_form_that_cloud_init_takes(text, code, tmp_path):
+    made = vnf()
+    made.files["cloud_init/init.yaml"].text = text
+    found = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
+    assert code in [p.code for p in found], found
+    assert ("cloud-init-header" in [p.code for p in found]) == (code == "cloud-init-header")

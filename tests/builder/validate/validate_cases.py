@@ -570,7 +570,7 @@ DAY0 = [
         at="vdu[0]/cloud-init-file",
     ),
     case("cloud-init-size", init(CLOUD_INIT + "#" * (1 << 20)), at="cloud_init/init.yaml"),
-    case("cloud-init-header", init("\n" + CLOUD_INIT), at="cloud_init/init.yaml"),
+    case("cloud-init-header", init("\n#!/bin/sh\ntrue\n"), at="cloud_init/init.yaml"),
     case("cloud-init-text", init("#!/bin/sh\r\ntrue\r\n"), at="cloud_init/init.yaml"),
     case("key-twice", init(CLOUD_INIT + "runcmd: []\nruncmd: []\n"), at="cloud_init/init.yaml"),
     case(

@@ -115,7 +115,15 @@ def test_user_data_cloud_init_would_ignore(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "#cloud-config\n", "#!/bin/sh\n", "## template: jinja\n#cloud-config\n"]
+    "text",
+    [
+        "",
+        "#cloud-config\n",
+        "\n#Cloud-Config\n",
+        "#!/bin/sh\n",
+        "## template: jinja\n#cloud-config\n",
+        "Subject: Day-0\nmime-version: 1.0\n\n#cloud-config\n",
+    ],
 )
 def test_user_data_known(text: str) -> None:
     cloudinit.check_user_data(text)
