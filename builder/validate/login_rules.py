@@ -6,6 +6,7 @@ If that fails, LCM waits ten minutes, and the charm never reaches the VDU.
 
 import base64
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,15 @@ APPENDED = re.compile(
     r"""\b(?:echo|printf)\s+["']?([^"'>]+?)(?:\\n)?["']?\s*>>?\s*(/etc/ssh/[\w./-]+)"""
 )
 """A command that writes a line of sshd's configuration."""
+EDITED = re.compile(r"\bsed\b.*\s(/etc/ssh/[\w./-]+)")
+REPLACEMENT = re.compile(r"\bs([/|#,])(?:(?!\1).)*\1((?:(?!\1).)*)\1")
+"""What sed(1) writes in place of the lines that it finds."""
+SAID = re.compile(r"""\b(?:echo|printf|logger)\s(?:"[^"]*"|'[^']*'|[^;&|>"'])*|^\s*#.*""")
+"""Text that a command only prints, or a comment."""
+GROUPS = {"adm", "admin", "sudo", "users", "wheel"}
+"""Groups of default users of images."""
+LARGEST = 1 << 20
+"""Bytes of an unpacked file that are looked at."""
 PORT_22 = re.compile(r"^\s*port[\s=]+\"?22\b", re.IGNORECASE | re.MULTILINE)
 SSHD = re.compile(r"/etc/ssh/sshd_config(\.d/[^/]+\.conf)?$")
 
@@ -62,15 +72,17 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
     power = config.get("power_state")
     if isinstance(power, dict) and str(power.get("mode")) in ("poweroff", "halt"):
         yield "power", {"power": power}
-    opened = any(OPENS.search(command) for command in _commands(config))
+    opened = any(OPENS.search(SAID.sub("", command)) for command in _commands(config))
     for command in _commands(config):
-        if STOPS.search(command) or (CLOSES.search(command) and not opened):
+        done = SAID.sub("", command)
+        if STOPS.search(done) or (CLOSES.search(done) and not opened):
             yield "closed", {"command": _cut(command)}
         for user in sorted(all_users):
-            if LOCKS.search(command) and re.search(rf"\b{re.escape(user)}\b", command):
+            if LOCKS.search(done) and re.search(rf"\b{re.escape(user)}\b", done):
                 yield "locked", {"command": _cut(command), "user": user}
     for user in sorted(all_users):
         yield from _expired(config, user, user in injected)
+    elsewhere = str({key: value for key, value in config.items() if key != "write_files"})
     for path, text in _files(config):
         if path == "/etc/nologin":
             yield "nologin", {"path": path}
@@ -78,7 +90,7 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
             yield "requiretty", {"path": path}
         if SSHD.search(path):
             for user in sorted(all_users):
-                yield from _sshd(path, text, user)
+                yield from _sshd(path, text, user, elsewhere)
 
 
 def _default_user(config: Document, user: str) -> Iterator[Reason]:
@@ -156,19 +168,34 @@ def _files(config: Document) -> Iterator[tuple[str, str]]:
     listed = config.get("write_files")
     for file in listed if isinstance(listed, list) else ():
         if isinstance(file, dict):
-            content, encoding = str(file.get("content") or ""), str(file.get("encoding") or "")
-            if encoding in ("b64", "base64"):
-                with suppress(ValueError):
-                    content = base64.b64decode(content).decode("utf-8", "replace")
-            yield str(file.get("path")), content
+            yield str(file.get("path")), _content(file)
     for command in _commands(config):
         added = APPENDED.search(command)
         if added:
             yield added.group(2), added.group(1)
+        edited = EDITED.search(command)
+        if edited:
+            for replacement in REPLACEMENT.finditer(command):
+                yield edited.group(1), replacement.group(2)
 
 
-def _sshd(path: str, text: str, user: str) -> Iterator[Reason]:
-    """Check lines of sshd_config(5), up to the first Match."""
+def _content(file: Document) -> str:
+    """Return the text of an entry of write_files, unpacked as cloud-init does."""
+    content, encoding = file.get("content") or "", str(file.get("encoding")).lower().strip()
+    data = content if isinstance(content, bytes) else str(content).encode()
+    with suppress(ValueError, zlib.error):
+        if encoding.endswith(("b64", "base64")):
+            data = base64.b64decode(data)
+        if encoding.startswith("gz"):
+            data = zlib.decompressobj(wbits=31).decompress(data, LARGEST)
+    return data.decode("utf-8", "replace")
+
+
+def _sshd(path: str, text: str, user: str, elsewhere: str) -> Iterator[Reason]:
+    """Check lines of sshd_config(5), up to the first Match.
+
+    A user may be in any group that Day-0 names `elsewhere`.
+    """
     at_22 = PORT_22.search(text) is not None  # sshd listens on the ports of all lines.
     for line in text.splitlines():
         word, rest = [*re.split(r"[\s=]+", line.strip(), maxsplit=1), ""][:2]
@@ -176,6 +203,7 @@ def _sshd(path: str, text: str, user: str) -> Iterator[Reason]:
         if word == "match":
             return
         plain = {value.partition("@")[0] for value in values}
+        member = {user, "*", *GROUPS} | {value for value in plain if value in elsewhere}
         if (
             (word == "port" and not at_22)
             or (word == "pubkeyauthentication" and values == ["no"])
@@ -185,6 +213,9 @@ def _sshd(path: str, text: str, user: str) -> Iterator[Reason]:
             or (word == "authenticationmethods" and "publickey" not in values)
             or (word == "denyusers" and plain & {user, "*"})
             or (word == "allowusers" and not plain & {user, "*"})
+            or (word == "denygroups" and plain & {user, "*"})
+            or (word == "allowgroups" and not plain & member)
+            or (word == "maxsessions" and values == ["0"])
             or (word == "permitrootlogin" and user == "root" and values == ["no"])
         ):
             yield "sshd", {"path": path, "line": _cut(line.strip()), "user": user}

@@ -1,5 +1,7 @@
 """Cloud-init files with blocks, and variables that may be missing."""
 
+import base64
+import gzip
 import time
 
 import pytest
@@ -96,6 +98,8 @@ def test_texts_that_cloud_init_takes(text, tmp_path):
 
 
 SSHD = "write_files: [{{path: /etc/ssh/sshd_config.d/1.conf, content: '{}'}}]"
+DROP = "runcmd: [iptables -P INPUT DROP, "
+PACKED = base64.b64encode(gzip.compress(b"AllowUsers admin\n")).decode()
 
 
 @pytest.mark.parametrize(
@@ -153,6 +157,25 @@ SSHD = "write_files: [{{path: /etc/ssh/sshd_config.d/1.conf, content: '{}'}}]"
         ("runcmd: [ufw --force enable]", "nobody reaches SSH"),
         ("runcmd: [[firewall-cmd, --set-default-zone=drop]]", "nobody reaches SSH"),
         ("runcmd: [ufw allow OpenSSH, ufw --force enable]", ""),
+        ("runcmd: [ufw allow 443/tcp, ufw --force enable]", "nobody reaches SSH"),
+        (DROP + "iptables -A INPUT -p tcp --dport 443 -j ACCEPT]", "nobody reaches SSH"),
+        (DROP + "iptables -A INPUT -p tcp --dport 2222 -j ACCEPT]", "nobody reaches SSH"),
+        (DROP + "'iptables -A INPUT -p tcp -m multiport --dports 80,22 -j ACCEPT']", ""),
+        (DROP + "'iptables -A INPUT -p tcp --dport 20:30 -j ACCEPT']", ""),
+        (SSHD.format("AllowGroups staff"), "keeps ubuntu out"),
+        (SSHD.format("AllowGroups sudo"), ""),
+        (SSHD.format("AllowGroups staff") + "\nruncmd: [gpasswd -a ubuntu staff]", ""),
+        (SSHD.format("DenyGroups ubuntu"), "keeps ubuntu out"),
+        (SSHD.format("DenyGroups staff"), ""),
+        (SSHD.format("MaxSessions 0"), "keeps ubuntu out"),
+        (SSHD.format("MaxSessions 10"), ""),
+        ("runcmd: ['sed -i \"s/#Port 22/Port 2222/\" /etc/ssh/sshd_config']", "keeps ubuntu out"),
+        ("runcmd: [sed -i s/Port/Port/ /etc/services]", ""),
+        (SSHD.format(PACKED + "', encoding: 'gz+b64"), "keeps ubuntu out"),
+        (SSHD.format("H4sI!', encoding: 'gz+b64"), ""),
+        ("runcmd: [echo systemctl stop ssh is bad]", ""),
+        ("runcmd: ['echo off; systemctl stop ssh']", "nobody reaches SSH"),
+        ("runcmd: [echo y | apt-get purge openssh-server]", "nobody reaches SSH"),
         ("runcmd: ['echo \"AllowUsers ubuntu\" >> /etc/ssh/sshd_config']", ""),
         ("runcmd: [echo Port 2222 >>/tmp/x]", ""),
         (SSHD.format("AuthenticationMethods publickey"), ""),
