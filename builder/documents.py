@@ -114,7 +114,7 @@ def load(text: str | bytes, loader: Loader = FASTEST, unique: bool = False) -> A
             line, column = error.problem_mark.line + 1, error.problem_mark.column + 1
             raise DocumentError(f"line {line}, column {column}: {error.problem}") from None
         # PyYAML does not catch Python's own errors when it constructs dates and numbers.
-        raise DocumentError(" ".join(str(error).split())[:200] or type(error).__name__) from None
+        raise DocumentError(" ".join(str(error).split())[:200] or "it is no YAML") from None
 
 
 def bounded(document: Any) -> None:

@@ -220,4 +220,4 @@ def _reason(error: BaseException) -> str:
     reason = getattr(inner, "reason", None)
     if isinstance(reason, BaseException):
         return _reason(reason)
-    return " ".join(str(inner).split()).rpartition(": ")[2] or type(inner).__name__
+    return " ".join(str(inner).split()).rpartition(": ")[2] or "no reason is known"

@@ -328,7 +328,7 @@ def _odd_member(name: str, path: str) -> Problem:
 
 def _spelling(name: str, path: str, seen: set[str]) -> list[Problem]:
     """Return the problem of a path that stands twice, or is not written in the shortest way."""
-    plain = posixpath.normpath(path)
+    plain = posixpath.normpath(path.replace("\\", "/"))
     where = f"{name}: {path}"
     if plain in seen:
         return [problem(where, "archive-twice")]
@@ -347,6 +347,9 @@ def _no_descriptor(
     if not names:
         return _refuse(name, "descriptor-count/none", where=where, kind=kind)
     words = {"count": len(names), "files": ", ".join(names[:5]), "where": where, "kind": kind}
+    folded = [path for path in names if "\\" in path]
+    if folded:
+        return _refuse(name, "descriptor-count/backslash", name=folded[0], **words)
     return _refuse(name, "descriptor-count/many", **words)
 
 

@@ -149,6 +149,20 @@ def test_a_zip_has_its_descriptor_at_the_top_or_in_definitions(tmp_path):
     assert one(path).osm_message.startswith("Found more than one")
 
 
+def test_a_zip_with_backslashes_for_folders(tmp_path):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x_nsd.yaml", DESCRIPTOR)
+        archive.writestr("Scripts\\charms\\x\\metadata.yaml", "name: x")
+    problem = one(path)
+    assert problem.code == "descriptor-count"
+    assert r"'Scripts\\charms\\x\\metadata.yaml' have no folders" in problem.sentence
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x_nsd.yaml", DESCRIPTOR)
+        archive.writestr("Scripts\\charms\\x\\dispatch", "")
+    assert "allowed: 'Scripts/charms/x/dispatch'" in one(path).sentence
+
+
 def test_an_encrypted_zip(tmp_path):
     path = vnf().zip(tmp_path / "x.zip")
     data = bytearray(path.read_bytes())

@@ -55,3 +55,9 @@ def test_only_what_osm_refuses_has_a_text_of_its_own():
     sentences = yaml.safe_load((folder / "validate/sentences.yaml").read_text())
     for key, form in sentences.items():
         assert isinstance(form, str) or CODES[key.partition("/")[0]] == "refused", key
+
+
+def test_no_sentence_names_a_class_of_python():
+    folder = Path(builder.__file__).parent / "validate"
+    for name in ("sentences.yaml", "tables.yaml", "params.yaml", "forms.yaml"):
+        assert not re.findall(r"\b[A-Z]\w+(?:Error|Exception)\b", (folder / name).read_text())

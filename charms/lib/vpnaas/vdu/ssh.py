@@ -405,7 +405,7 @@ def _login_failure(login: Login, transport: Any, error: Exception) -> str:
         )
     if "ncompatible" in str(error):
         return "{} offers no SSH algorithm that this charm accepts: {}".format(login.host, error)
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    reason = getattr(error, "strerror", None) or str(error) or "the connection ended"
     return "cannot reach {}: {}".format(login.host, reason)
 
 
