@@ -314,6 +314,18 @@ def test_a_status_that_nobody_knows_names_the_servers(notes: Notes) -> None:
              "  fetching crl from 'http://ca/sub.crl' ..."),
             "; http://ca/sub.crl: no valid answer",
         ),
+        (
+            ("  requesting ocsp status from 'http://ca' ...", "certificate status is not available",
+             'checking certificate status of "CN=Issuing"',
+             "  fetching crl from 'http://ca/root.crl' ..."),
+            "; http://ca: no valid answer",
+        ),
+        (
+            ("  requesting ocsp status from 'http://ca' ...", "certificate status is not available",
+             'checking certificate status of "CN=Issuing"',
+             "  requesting ocsp status from 'http://root' ...", "certificate status is good"),
+            "; http://ca: no valid answer",
+        ),
         ((), ", and it names no server"),
     ],
 )  # fmt: skip

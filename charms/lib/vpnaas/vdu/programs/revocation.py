@@ -288,12 +288,12 @@ def holder(port: int) -> str:
 QUOTED = r"""["'](?P<who>[^"']*)["']"""
 CAUSES = [
     # What a line of charon says, whether it is more exact than others of the same IKE_SA, and the
-    # sentence about the peer. `{who}` and `{what}` are groups; `{cert}` is the last certificate,
-    # `{urls}` are the addresses that gave no answer.
+    # sentence about the peer. `{who}` and `{what}` are groups; `{cert}` is the last certificate.
+    # `{unproved}` is the first one whose addresses `{urls}` gave no answer.
     (r"certificate was revoked on .*?(?:reason: (?P<what>.*))?$",
      2, "its certificate {cert} is revoked"),
     (r"constraint check failed: RULE_(?:CRL|OCSP)_VALIDATION is \S+, but requires",
-     2, "nobody says whether its certificate {cert} is revoked{urls}"),
+     2, "nobody says whether its certificate {unproved} is revoked{urls}"),
     (r"(?:subject|issuer)? ?certificate invalid \(valid from (?P<what>.*)\)",
      2, "its certificate {cert} is valid from {what} only"),
     (r"no issuer certificate found for " + QUOTED,
@@ -343,6 +343,7 @@ PATTERNS = [(re.compile(pattern), rank, text) for pattern, rank, text in CAUSES]
 UP = re.compile(r"CHILD_SA \S+ established|IKE_SA \S+ established between")
 SILENT = re.compile(r"giving up after \d+ retransmits|peer not responding")
 CERTIFICATE = re.compile(r'(?:certificate|certificate status of) "([^"]*)"')
+CHECKED = re.compile(r'checking certificate status of "([^"]*)"')
 URL = re.compile(r"(?:ocsp status|crl) from '([^']*)'|ocsp request to (\S+) failed")
 CALLER = re.compile(r"(\S+) is initiating an IKE_SA")
 LOOKING = re.compile(r"looking for peer configs matching \S+?\[(.*)\]\.\.\.(\S+?)\[(.*)\]$")
@@ -363,8 +364,9 @@ class Exchange:
     """What the log said of one IKE_SA."""
 
     def __init__(self) -> None:
-        self.caller = self.us = self.them = self.cert = ""
-        self.urls: List[str] = []
+        self.caller = self.us = self.them = self.cert = self.checked = ""
+        # Certificates, and addresses that were asked about them.
+        self.asked: List[Tuple[str, str]] = []
         self.rank = -1
 
 
@@ -382,11 +384,12 @@ class Refusals:
             self.exchanges.pop(next(iter(self.exchanges)))
         known = name.rsplit("_", 2)[0] if name.count("_") >= 3 else ""
         exchange.cert = group_of(CERTIFICATE, text) or exchange.cert
+        exchange.checked = group_of(CHECKED, text) or exchange.checked
         exchange.caller = group_of(CALLER, text) or exchange.caller
-        url = group_of(URL, text)
-        exchange.urls += [url] if url and url not in exchange.urls else []
+        question = exchange.checked, group_of(URL, text)
+        exchange.asked += [question] if question[1] and question not in exchange.asked else []
         if "certificate status is good" in text:
-            exchange.urls = []  # Those that follow are asked about the next certificate.
+            exchange.asked = [each for each in exchange.asked if each[0] != exchange.checked]
         looking = LOOKING.search(text)
         if looking:
             exchange.us, exchange.caller, exchange.them = looking.groups()
@@ -407,15 +410,18 @@ class Refusals:
 
     def _sentence(self, sentence: str, match: Any, exchange: Exchange) -> str:
         words = {name: clean(text or "") for name, text in match.groupdict().items()}
+        unproved = exchange.asked[0][0] if exchange.asked else exchange.cert
         # libcurl adds the path of an address that has none.
         failed = [
             (url, self.notes.why("unanswered", url) or self.notes.why("unanswered", url + "/"))
-            for url in exchange.urls
+            for cert, url in exchange.asked
+            if cert == unproved
         ]
         # An answer that came is of no use if it is wrong, cut, too old, or about others.
         urls = ["{}: {}".format(clean(url), why or "no valid answer") for url, why in failed]
         words.update(
             cert='"{}"'.format(clean(exchange.cert)),
+            unproved='"{}"'.format(clean(unproved)),
             us=clean(exchange.us),
             them=clean(exchange.them),
             urls="".join("; " + each for each in urls[:3]) or ", and it names no server",
