@@ -1,5 +1,6 @@
 """Rules for NSDs: connections, and the names of Juju applications."""
 
+import re
 from collections.abc import Iterator
 
 from builder.documents import DAY12
@@ -7,6 +8,8 @@ from builder.validate.context import Context, day12_of, ids, rule
 from builder.validate.problem import Problem
 
 NAME_LENGTH = 12  # Characters of an id that LCM puts into the name of a Juju application.
+NO_NAME = re.compile("[^a-z0-9_ -]", re.IGNORECASE | re.ASCII)
+"""What LCM leaves in the name, and Juju refuses."""
 
 
 @rule("nsd")
@@ -45,6 +48,9 @@ def application_names_of_vdus(ctx: Context) -> Iterator[Problem]:
         f"{DAY12}[]/execution-environment-list[]/id"
     ):
         own = ("" if entry["id"] == ctx.body["id"] else entry["id"], name)
+        for id in own:
+            if environment.get("juju") and NO_NAME.search(id[:NAME_LENGTH]):
+                yield ctx.tell("app-name/letters", place, id=id, length=NAME_LENGTH)
         other = seen.setdefault((own[0][:NAME_LENGTH], own[1][:NAME_LENGTH]), own)
         if other != own and environment.get("juju"):
             ends = " and ".join(repr("/".join(filter(None, end))) for end in (other, own))
@@ -62,6 +68,9 @@ def application_names(ctx: Context) -> Iterator[Problem]:
         for _, entry in day12_of("", vnfd["df"][0]):
             level = "" if entry["id"] == vnfd["id"] else entry["id"]  # of the VNF, or a VDU's id
             for environment in entry.get("execution-environment-list") or ():
+                if environment.get("juju") and NO_NAME.search(profile["id"][:NAME_LENGTH]):
+                    where, id = f"{place}/id", profile["id"]
+                    yield ctx.tell("app-name/letters", where, id=id, length=NAME_LENGTH)
                 words = (environment["id"], profile["id"], level)
                 name = tuple(word[:NAME_LENGTH] for word in words)
                 other = seen.setdefault(name, profile["id"])

@@ -5,8 +5,6 @@ Source: OSM 19, n2vc (``_generate_application_name``, ``obj_to_valid...``) and R
 
 import re
 
-_ALLOWED = re.compile(r"[^a-z0-9-]+")
-
 
 def application_name(
     *, ee_id: str, member_vnf_index: str, vdu_id: str | None, vnf_count: int = 0, vdu_count: int = 0
@@ -27,15 +25,14 @@ def application_name(
 
 
 def juju_name(raw: str) -> str:
-    """Turn any text into an application name Juju accepts.
+    """Turn a text into an application name as n2vc does; Juju refuses what stays in it.
 
-    Lower case, other characters than a-z, 0-9 become ``-``, a group of digits only gets ``z``,
-    and a name must start with a letter.
+    Lower case, ``_`` and spaces become ``-``, an empty group or one of digits only gets ``z``, and
+    so does a digit at the start.
     """
-    text = _ALLOWED.sub("-", raw.lower().replace("_", "-"))
-    groups = [f"z{group}" if group.isdigit() else group for group in text.split("-") if group]
-    name = "-".join(groups)
-    return name if name[:1].isalpha() else f"z{name}"
+    groups = re.sub("[_ -]+", "-", raw.lower()).split("-")
+    name = "-".join(group if group.strip("0123456789") else f"z{group}" for group in groups)
+    return f"z{name}" if name[0].isdigit() else name
 
 
 def server_name(ns_name: str, member_vnf_index: str, vdu_name: str, count: int) -> str:

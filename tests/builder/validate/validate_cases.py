@@ -682,6 +682,13 @@ NSD = [
         drop("ns-configuration"),
         at="vnf-profile[1]/id",
     ),
+    ns_case(
+        "app-name",
+        put("df/0/vnf-profile/0/id", "server_ü"),
+        *member(0, "server_ü"),
+        drop("ns-configuration"),
+        at="vnf-profile[0]/id",
+    ),
     case(
         "ns-config-info",
         charm("config.yaml", "ns_config_info", "other"),

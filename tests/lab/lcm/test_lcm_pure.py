@@ -3,6 +3,7 @@
 import copy
 import re
 import socket
+import string
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from lab.descriptors.topology import plan
 from lab.errors import LcmError, NbiError
 from lab.lcm.helmops import HelmOps, release
 from lab.lcm.timeouts import Timeouts, lab_timeouts
+from lab.vca.charm import NAME
 
 # -- names ---------------------------------------------------------------------------------------
 
@@ -41,12 +43,16 @@ def test_digit_groups_get_a_z_and_parts_are_cut_at_twelve() -> None:
     assert name == "a-very-long-z0-z1-box-with-lon-z3-vdu"
 
 
-@given(st.text(min_size=1, max_size=40))
-def test_any_text_becomes_a_name_juju_takes(text: str) -> None:
-    import re
+@given(st.text(string.ascii_letters + string.digits + "_ -", min_size=1, max_size=40))
+def test_any_text_of_letters_and_digits_becomes_a_name_juju_takes(text: str) -> None:
+    assert NAME.fullmatch(juju_name(text))
 
-    pattern = r"[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*"
-    assert re.fullmatch(pattern, juju_name(text))
+
+@pytest.mark.parametrize("index", ["server_ü", "a.b", "a/b"])
+def test_other_characters_stay_as_in_n2vc_and_juju_refuses_them(index: str) -> None:
+    name = application_name(ee_id="vpn-ee", member_vnf_index=index, vdu_id=None)
+    assert name == f"vpn-ee-z0-{index.replace('_', '-')}-vnf"
+    assert NAME.fullmatch(name) is None
 
 
 def test_server_and_host_names() -> None:
