@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import datetime
+import ipaddress
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -326,7 +328,7 @@ def test_a_vdu_with_a_vendors_certificate_enrols_and_renews(cell: Cell) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"root": "vendor"}, "unable to get local issuer certificate"),
+        ({"root": "vendor"}, "is not trusted: unable to get local issuer certificate"),
         ({"server": "localhost:{}"}, "Hostname mismatch"),
         ({"server": "127.0.0.1:1"}, "Connection refused"),
         ({"server": "127.0.0.1:{}/nothing"}, "cacerts: HTTP 403 Forbidden"),
@@ -387,6 +389,43 @@ def test_an_answer_of_wrong_content_is_told(cell: Cell, answer: str, sentence: s
         assert cell.enrol() == ("", sentence)
     finally:
         cell.ca.set(answer=None)
+
+
+def test_a_server_with_an_expired_certificate_is_told(cell: Cell) -> None:
+    own = rsa.generate_private_key(65537, 2048)
+    issuer = serialization.load_pem_private_key(cell.ca.text("root.key").encode(), None)
+    now = datetime.datetime.now(datetime.UTC)
+    name = real.Name([real.NameAttribute(NameOID.COMMON_NAME, "root")])
+    expired = (
+        real.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(own.public_key())
+        .serial_number(9)
+        .not_valid_before(now - datetime.timedelta(days=2))
+        .not_valid_after(now - datetime.timedelta(days=1))
+        .add_extension(
+            real.SubjectAlternativeName([real.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
+        )
+        .sign(issuer, hashes.SHA256())
+    )
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    text = own.private_bytes(serialization.Encoding.PEM, *form)
+    path = cell.folder / "expired.pem"
+    path.write_bytes(text + expired.public_bytes(serialization.Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError), context.wrap_socket(server.accept()[0], server_side=True):
+                pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        answer = cell.enrol(server=f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+    assert answer == ("", "the server's certificate is not trusted: certificate has expired")
 
 
 def test_a_request_that_another_key_signed_is_refused_by_the_server(cell: Cell) -> None:

@@ -134,7 +134,10 @@ def main(words: List[str]) -> int:
         issued, behind = enrol(words)
     except (EstError, OSError, http.client.HTTPException, subprocess.SubprocessError) as error:
         # An SSLError is an OSError too; its reason is the readable part.
-        reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+        reason = getattr(error, "reason", "") or error
+        untrusted = getattr(error, "verify_message", "")
+        if untrusted:
+            reason = "the server's certificate is not trusted: " + untrusted
         if isinstance(error, socket.gaierror):
             reason = "the VDU's name servers give no address of {}".format(words[1])
         sys.stderr.write("{}\n".format(" ".join(str(reason).split())[:200]))
