@@ -15,7 +15,7 @@ from vpnaas.base.errors import VduError
 from vpnaas.params.intent import link_params
 from vpnaas.plan import TABLE, Plan, diagnose_steps
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import steps, trouble
+from vpnaas.vdu import installed, steps, trouble
 from vpnaas.vdu.file_cache import FileCache
 from vpnaas.vdu.programs import agent, est, secret_store
 
@@ -109,6 +109,24 @@ def test_steps_stop_at_the_first_failure(tmp_path):
 def test_a_file_of_the_kernel_is_read():
     path = "/proc/sys/net/ipv4/ip_forward"
     assert execute(steps.read("a", path)).text("a") == pathlib.Path(path).read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[Interface]\nPrivateKey = abc\n" * 999, steps.FOREIGN),
+        ("# Written by somebody\n", steps.FOREIGN),
+        ("# Written by osm-vpnaas; more\n", "# Written by osm-vpnaas; more\n"),
+        ("\n", "\n"),
+    ],
+)
+def test_a_file_of_somebody_else_stays_on_the_vdu(text, shown, tmp_path):
+    (tmp_path / "wg-s6a.conf").write_text(text)
+    path, known = str(tmp_path / "wg-s6a.conf"), FileCache()
+    for _ in range(2):
+        step = steps.read("a", path, cacheable=True, mark=installed.MARK)
+        assert execute(step, known=known).text("a") == shown
+    assert known.get(path) is None
 
 
 def test_the_agent_takes_its_lock_only_when_asked(tmp_path):

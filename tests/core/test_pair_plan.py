@@ -24,6 +24,7 @@ from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Results, Step
 
 GIVEN: dict[str, Any] = {
@@ -85,7 +86,9 @@ class Vdu:
         if body["do"] == "which":
             return {"found": {n: f"/usr/sbin/{n}" for n in body["names"] if n in self.tools}}
         if body["do"] == "read":
-            return {"text": self.files.get(body["path"])}
+            text = self.files.get(body["path"])
+            theirs = text is not None and agent.is_theirs(text.encode(), body.get("mark", ""))
+            return {"text": body["foreign"] if theirs else text}
         if body["do"] == "write":
             self.files[body["path"]] = body["text"]
         elif body["do"] == "remove":

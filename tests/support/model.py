@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from vpnaas.tunnels.ipsec.names import PROGRAM, interface_id
-from vpnaas.vdu.programs import kem, source
+from vpnaas.vdu.programs import agent, kem, source
 from vpnaas.vdu.programs.charon import is_ours
 from vpnaas.vdu.steps import Broken, Results, Step
 
@@ -135,7 +135,9 @@ class ModelVdu:
         return {"changed": changed}
 
     def _read(self, body):
-        return {"text": self.files.get(body["path"])}
+        text = self.files.get(body["path"])
+        theirs = text is not None and agent.is_theirs(text.encode(), body.get("mark", ""))
+        return {"text": body["foreign"] if theirs else text}
 
     def _remove(self, body):
         return {"changed": self.files.pop(body["path"], None) is not None}

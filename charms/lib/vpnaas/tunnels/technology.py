@@ -110,6 +110,7 @@ class Technology(Generic[State]):
     name = ""  # Value of the parameter `technology`.
     part = ""  # First word of the ids of steps that all its links share.
     marker = ""  # File that exists if the VDU has a link in this technology: `marker.format(link)`.
+    mark = ""  # How it begins, where somebody else may have a file of that name.
     # systemd unit that starts and stops the measurement socket of a link, in the same form.
     owner = ""
     tools: Tuple[str, ...] = ()  # Programs that a VDU needs for its links.
@@ -188,10 +189,6 @@ class Technology(Generic[State]):
         """
         handshake = self.session(state, link, peer).handshake
         return bool(handshake) and abs(now - handshake) < self.fresh + grace
-
-    def left(self, text: Optional[str]) -> bool:
-        """Tell from the text of `marker`, None without it, whether the VDU has such a link."""
-        return text is not None
 
     def details(self, plan: LinkPlan, state: State) -> Dict[str, Any]:
         """Return the details for show-status that only this technology has."""

@@ -7,21 +7,16 @@ import attr
 
 from vpnaas.base.errors import InputError
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
+from vpnaas.vdu.steps import FOREIGN, Results, Step, disable, enable, read, remove, run, write
 
 MARK = "# Written by osm-vpnaas"
 HEAD = MARK + "; changes are overwritten by the next reconcile.\n"
 """First line of a file, where `#` begins a comment."""
 
 
-def is_foreign(text: Optional[str]) -> bool:
-    """Tell whether somebody else wrote a file that has this first line if it is ours."""
-    return text is not None and bool(text.strip()) and not text.startswith(MARK)
-
-
 def require_ours(path: str, text: Optional[str], unit: str) -> None:
     """Raise InputError if somebody else wrote the file at `path`, which `unit` reads."""
-    if is_foreign(text):
+    if text == FOREIGN:
         raise InputError(
             path,
             "somebody else wrote this file of the VDU",

@@ -28,6 +28,10 @@ _PLAIN = 4096
 """Most characters of a request that is sent as it is; a longer one is compressed."""
 
 
+FOREIGN = "somebody else wrote this file"
+"""Text of a file that `read` asks to be ours and that is not."""
+
+
 @attr.frozen
 class Step:
     """One thing the agent does; made by the functions below."""
@@ -55,12 +59,13 @@ def write(id: str, path: str, text: str, mode: int = 0o644, before: Optional[str
     return Step(id, {"do": "write", "path": path, "text": text, "mode": mode}, before=before)
 
 
-def read(id: str, path: str, cacheable: bool = False) -> Step:
-    """Read a text file; a missing one gives None.
+def read(id: str, path: str, cacheable: bool = False, mark: str = "") -> Step:
+    """Read a text file; a missing one gives None, one that does not begin with `mark` FOREIGN.
 
     If it is cacheable, the charm may store the text on its disk. Never for a secret.
     """
-    return Step(id, {"do": "read", "path": path}, cacheable=cacheable)
+    more = {"mark": mark, "foreign": FOREIGN} if mark else {}
+    return Step(id, dict(more, do="read", path=path), cacheable=cacheable)
 
 
 def remove(id: str, path: str) -> Step:

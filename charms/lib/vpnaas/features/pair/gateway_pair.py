@@ -18,7 +18,7 @@ from vpnaas.features.pair.params import PairParams
 from vpnaas.features.pair.standby import Standby
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts, nftables
-from vpnaas.vdu.installed import Pending, require_ours
+from vpnaas.vdu.installed import MARK, Pending, require_ours
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
 
@@ -81,7 +81,8 @@ def _look(prefix: str) -> List[Step]:
 def observe() -> List[Step]:
     table = ("nft", "list", "table", "inet", standby.FIREWALL_TABLE)
     steps = [which("pair/tools", TOOLS), read("pair/away", standby.AWAY_FILE)]
-    steps += [read("pair" + path, path) for path in FILES]
+    marks = {standby.KEEPALIVED_FILE: MARK}
+    steps += [read("pair" + path, path, mark=marks.get(path, "")) for path in FILES]
     steps += [
         run("pair/enabled", "systemctl", "is-enabled", KEEPALIVED, WATCH, any_exit=True),
         run("pair/table", *table, any_exit=True),

@@ -107,7 +107,7 @@ def observe(links: Sequence[str]) -> List[Step]:
     for link in links:
         steps += key_pair(link).observe()
         steps += [
-            read(link + "/file", CONF.format(link), cacheable=True),
+            read(link + "/file", CONF.format(link), cacheable=True, mark=installed.MARK),
             run(link + "/watched", "true", only_if="/run/" + WATCH.format(link)),
         ]
     units = [UNIT.format(link) for link in links]

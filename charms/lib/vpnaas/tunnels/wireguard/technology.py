@@ -13,7 +13,7 @@ from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import LinkPlan, PeerSession
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.tunnels.wireguard.names import CONF, GATE, KEY, UNIT
-from vpnaas.vdu.installed import is_foreign
+from vpnaas.vdu.installed import MARK
 from vpnaas.vdu.steps import Broken, Results, Step, disable, remove, run
 
 
@@ -22,7 +22,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
 
     name = WIREGUARD
     part = "wg"
-    marker = CONF
+    marker, mark = CONF, MARK
     owner = UNIT
     renews = True
     more_files = ((GATE, ("wg", "pubkey")),)
@@ -106,9 +106,6 @@ class Wireguard(KeyedTechnology[wireguard.State]):
             remove(link + "/absent/file", CONF.format(link)),
             remove(link + "/absent/record", RECORD.format(link)),
         ]
-
-    def left(self, text: Optional[str]) -> bool:
-        return text is not None and not is_foreign(text)
 
     def session(self, state: wireguard.State, link: str, peer: Peer) -> PeerSession:
         """Return what the interface knows of a peer, under its current and its next key."""
