@@ -22,7 +22,7 @@ from support.functions import (
     parts,
     reconcile,
 )
-from vpnaas.base.errors import VpnaasError
+from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu.steps import run
 
 KINDS = tuple(GIVEN)
@@ -83,6 +83,19 @@ def test_a_base_station_tells_its_address_on_uu_once_it_has_one(kind: str) -> No
     assert (outcome.state, outcome.uu) == ("ready", "192.168.77.10")
     ports = f"tcp dport {{ {enb.RADIO_PORT} }} drop"
     assert f'iifname != {{ "lo", "ens6" }} {ports}' in vdu.files[units.RULES_FILE]
+
+
+@pytest.mark.parametrize("software", ["oai", "none"])
+def test_a_unit_of_somebody_else_keeps_its_file(software: str) -> None:
+    path, theirs = units.UNIT_FILE.format("hss"), "[Unit]\nDescription=Our own HSS\n"
+    vdu, asked = Vdu(), function_state("hss")
+    vdu.files[path] = theirs
+    if software == "none":
+        reconcile(vdu, attr.evolve(asked, params=attr.evolve(asked.params, software="none")))
+    else:
+        with pytest.raises(InputError, match="hss.service: somebody else wrote this file"):
+            reconcile(vdu, asked)
+    assert (vdu.files[path], vdu.restarted) == (theirs, [])
 
 
 def test_only_the_container_whose_files_changed_is_restarted() -> None:

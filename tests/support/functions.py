@@ -17,6 +17,7 @@ from oai.network_function import NetworkFunction
 from oai.params import Common, Secrets
 from oai.part import of
 from vpnaas.base import fields
+from vpnaas.vdu.programs.agent import is_theirs
 from vpnaas.vdu.steps import Results
 
 OP = "1006020f0a478bf6b699f15c062e42b3"
@@ -220,7 +221,9 @@ class Vdu:
         for step in steps:
             body, result = step.body, {}
             if body["do"] == "read":
-                result = {"text": self.files.get(body["path"])}
+                text = self.files.get(body["path"])
+                theirs = text is not None and is_theirs(text.encode(), body.get("mark", ""))
+                result = {"text": body["foreign"] if theirs else text}
             elif body["do"] == "write":
                 self.files[body["path"]] = body["text"]
             elif body["do"] == "remove":

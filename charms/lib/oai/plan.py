@@ -16,8 +16,21 @@ from vpnaas.base.links import IPSEC
 from vpnaas.features.feature import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts, nftables, secret_store
+from vpnaas.vdu.installed import require_ours
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, ask, disable, enable, read, remove, run, which, write
+from vpnaas.vdu.steps import (
+    FOREIGN,
+    Results,
+    Step,
+    ask,
+    disable,
+    enable,
+    read,
+    remove,
+    run,
+    which,
+    write,
+)
 from vpnaas.vdu.steps import directory as make_directory
 
 from . import addresses, n3iwf, pdn, units
@@ -229,7 +242,7 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
         secret_store.observe("nf/store", SECRETS_FILE),
     ]
     for name in FUNCTIONS[function_state.kind].names:
-        steps.append(read("nf/unit/" + name, units.UNIT_FILE.format(name)))
+        steps.append(read("nf/unit/" + name, units.UNIT_FILE.format(name), mark=units.MARK))
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if function_state.params.software == NONE:
         return steps
@@ -293,11 +306,14 @@ def _conflict(function_state: FunctionState, results: Results) -> Optional[Input
 
 
 def _plan(function_state: FunctionState, results: Results) -> Plan:
+    names = FUNCTIONS[function_state.kind].names
     if function_state.params.software == NONE:
-        names = FUNCTIONS[function_state.kind].names
-        present = any(results.text("nf/unit/" + name) is not None for name in names)
+        present = any(results.text("nf/unit/" + name) not in (None, FOREIGN) for name in names)
         return Plan(steps=tuple(removal_steps(function_state.kind)) if present else ())
     path = engine(results)
+    for name in names:
+        unit_file = units.UNIT_FILE.format(name)
+        require_ours(unit_file, results.text("nf/unit/" + name), units.unit(name))
     secrets = function_state.given or Secrets.from_json(results.text("nf/secrets"))
     if FUNCTIONS[function_state.kind].secrets and not secrets:
         missing = "the VDU does not hold the operator's and the subscribers' keys"

@@ -18,6 +18,8 @@ PREPARE_PROGRAM = LIBRARY + "/nf-prepare"
 RULES_FILE = conf("rules.nft")
 # Of a container.
 UNIT_FILE = "/etc/systemd/system/{}.service"
+MARK = "[Unit]\nDescription=Network function "
+"""How it begins. An image may have a unit of somebody else by the same name."""
 DIGEST_FILE = conf("{}.digest")  # Digest of its configuration.
 ENVIRONMENT_FILE = conf("{}.env")
 AFTER_FLUSH_FILE = nftables.AFTER_FLUSH.format("nf")
