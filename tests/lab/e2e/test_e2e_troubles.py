@@ -136,6 +136,8 @@ FOREIGN = """umask 077
 printf '[Interface]\\nPrivateKey = %s\\nListenPort = 51820\\n' $(wg genkey) >/etc/wireguard/wg0.conf
 systemctl stop wg-quick@wg-vpn-client
 wg-quick up wg0"""
+THEIRS = """cd /etc/wireguard; umask 077
+printf '[Interface]\\nPrivateKey = %s\\nListenPort = 40000\\n' $(wg genkey) >wg-vpn-client.conf"""
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,11 @@ wg-quick up wg0"""
                     FOREIGN,
                     "wg-quick down wg0; rm /etc/wireguard/wg0.conf",
                     "UDP port 51820 of the VDU is used by wg0; allowed: another listen-port",
+                ),
+                (
+                    THEIRS,
+                    "rm /etc/wireguard/wg-vpn-client.conf",
+                    "/etc/wireguard/wg-vpn-client.conf: somebody else wrote this file of the VDU",
                 ),
                 (
                     READ_ONLY,
