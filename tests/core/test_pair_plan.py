@@ -10,6 +10,7 @@ from typing import Any
 import attr
 import pytest
 from access_support import Store
+from support import reading
 from vpnaas import actions
 from vpnaas.base.errors import InputError, VduError
 from vpnaas.charm import Charm, Outcome
@@ -24,7 +25,6 @@ from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
-from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Results, Step
 
 GIVEN: dict[str, Any] = {
@@ -86,9 +86,7 @@ class Vdu:
         if body["do"] == "which":
             return {"found": {n: f"/usr/sbin/{n}" for n in body["names"] if n in self.tools}}
         if body["do"] == "read":
-            text = self.files.get(body["path"])
-            theirs = text is not None and agent.is_theirs(text.encode(), body.get("mark", ""))
-            return {"text": body["foreign"] if theirs else text}
+            return reading.read(self.files, body)
         if body["do"] == "write":
             self.files[body["path"]] = body["text"]
         elif body["do"] == "remove":

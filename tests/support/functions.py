@@ -17,8 +17,9 @@ from oai.network_function import NetworkFunction
 from oai.params import Common, Secrets
 from oai.part import of
 from vpnaas.base import fields
-from vpnaas.vdu.programs.agent import is_theirs
 from vpnaas.vdu.steps import Results
+
+from support import reading
 
 OP = "1006020f0a478bf6b699f15c062e42b3"
 K = "449c4b91aeacd0ace182cf3a5a72bfa1"
@@ -221,9 +222,7 @@ class Vdu:
         for step in steps:
             body, result = step.body, {}
             if body["do"] == "read":
-                text = self.files.get(body["path"])
-                theirs = text is not None and is_theirs(text.encode(), body.get("mark", ""))
-                result = {"text": body["foreign"] if theirs else text}
+                result = reading.read(self.files, body)
             elif body["do"] == "write":
                 self.files[body["path"]] = body["text"]
             elif body["do"] == "remove":

@@ -19,10 +19,11 @@ import tempfile
 from pathlib import Path
 
 from vpnaas.tunnels.ipsec.names import PROGRAM, interface_id
-from vpnaas.vdu.programs import agent, kem, source
+from vpnaas.vdu.programs import kem, source
 from vpnaas.vdu.programs.charon import is_ours
 from vpnaas.vdu.steps import Broken, Results, Step
 
+from support import reading
 from support.authority import OpenSsl
 from support.model_charon import Charon
 from support.model_world import PlainInterface, WgInterface, WgPeer, World, public_of, spki
@@ -80,8 +81,9 @@ class ModelVdu:
         self.drops: list[dict[str, object]] = []
         """Rules of its firewalls, as `nft -j list ruleset` prints them."""
         self.ways: dict[str, str] = {}
-        self.flags: dict[str, list[str]] = {}
         """Interface to an address, "" where a route or rule refuses it; else none is known."""
+        self.flags: dict[str, list[str]] = {}
+        """Flags of an interface, as `ip -j link show` prints them; else it is up."""
         self.rules: set[tuple[str, int, str]] = set()
         """Rules of its routing tables: source, priority and table."""
         self.machine = "a machine"
@@ -135,9 +137,7 @@ class ModelVdu:
         return {"changed": changed}
 
     def _read(self, body):
-        text = self.files.get(body["path"])
-        theirs = text is not None and agent.is_theirs(text.encode(), body.get("mark", ""))
-        return {"text": body["foreign"] if theirs else text}
+        return reading.read(self.files, body)
 
     def _remove(self, body):
         return {"changed": self.files.pop(body["path"], None) is not None}
