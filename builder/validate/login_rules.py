@@ -72,9 +72,9 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
     power = config.get("power_state")
     if isinstance(power, dict) and str(power.get("mode")) in ("poweroff", "halt"):
         yield "power", {"power": power}
-    opened = any(OPENS.search(SAID.sub("", command)) for command in _commands(config))
-    for command in _commands(config):
-        done = SAID.sub("", command)
+    commands = [(command, SAID.sub("", command)) for command in _commands(config)]
+    opened = any(OPENS.search(done) for _, done in commands)
+    for command, done in commands:
         if STOPS.search(done) or (CLOSES.search(done) and not opened):
             yield "closed", {"command": _cut(command)}
         for user in sorted(all_users):

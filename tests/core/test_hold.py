@@ -134,7 +134,7 @@ def test_a_unit_that_does_not_start_ends_no_reconcile(
     monkeypatch.setattr(hold, "FILES", (f"{tmp_path}/wg-*.conf",))
     monkeypatch.setattr(hold, "TABLES", ())
     monkeypatch.setattr(hold, "LOCK", str(tmp_path / "lock"))
-    monkeypatch.setattr(hold, "UNIT", 0.5, raising=False)
+    monkeypatch.setattr(hold, "ANSWER", 0.5)
     started = time.monotonic()
     hold.hold_tunnels()
     assert time.monotonic() < started + 3  # and so others get the lock

@@ -19,7 +19,7 @@ RULES_FILE = conf("rules.nft")
 # Of a container.
 UNIT_FILE = "/etc/systemd/system/{}.service"
 MARK = "[Unit]\nDescription=Network function "
-"""How it begins. An image may have a unit of somebody else by the same name."""
+"""How our unit begins. An image may have a unit of the same name."""
 DIGEST_FILE = conf("{}.digest")  # Digest of its configuration.
 ENVIRONMENT_FILE = conf("{}.env")
 AFTER_FLUSH_FILE = nftables.AFTER_FLUSH.format("nf")

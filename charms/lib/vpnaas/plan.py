@@ -656,7 +656,7 @@ def diagnose_steps(plan: Plan, results: Results) -> List[Step]:
 def _silent(decided: LinkPlan, asked: Tuple[str, ...], results: Results) -> Optional[Peer]:
     """Return the first peer of a link that was asked for an echo and did not answer, or None.
 
-    Where a step of the link failed, that is the cause, and where packets go follows from it.
+    None, too, if a step of the link failed: that is the cause.
     """
     if _broken(decided.params, results) is not None:
         return None

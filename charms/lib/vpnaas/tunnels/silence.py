@@ -42,7 +42,7 @@ def causes(
     at, found = link + "/silent/", []
     down = _down(results, at + "nic")
     if down:
-        # The routes over it went with it; that packets take another way now says nothing more.
+        # Its routes are gone too. That packets take another way is a result, not a second cause.
         return (down,)
     for end, address in _ends(peer):
         wrong, way = "", _way(results, at + end)

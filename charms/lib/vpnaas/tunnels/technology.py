@@ -110,7 +110,7 @@ class Technology(Generic[State]):
     name = ""  # Value of the parameter `technology`.
     part = ""  # First word of the ids of steps that all its links share.
     marker = ""  # File that exists if the VDU has a link in this technology: `marker.format(link)`.
-    mark = ""  # How it begins, where somebody else may have a file of that name.
+    mark = ""  # How our file begins, if somebody else may have one of that name.
     # systemd unit that starts and stops the measurement socket of a link, in the same form.
     owner = ""
     tools: Tuple[str, ...] = ()  # Programs that a VDU needs for its links.

@@ -98,17 +98,14 @@ def patch(step: Json) -> Json:
 
 
 def is_theirs(data: bytes, mark: str) -> bool:
-    """Tell whether somebody else wrote the content of a file that begins with a mark if it is ours.
-
-    An empty one is nobody's.
-    """
+    """Tell whether somebody else wrote a file: ours begin with the mark; an empty one is free."""
     return bool(data.strip()) and not data.startswith(mark.encode())
 
 
 def read(step: Json) -> Json:
     """Read a file; the text is left out if the charm has it already.
 
-    A file that does not begin with the step's mark may have somebody's secrets: it stays here.
+    The text of somebody else may have secrets: it stays on the VDU, and `foreign` is the answer.
     """
     data = _get(step["path"])
     if data is not None and is_theirs(data, step.get("mark", "")):

@@ -39,8 +39,8 @@ LOST = (0xA02, 0xA05, 0xA08)
 """A table, a chain or a rule was deleted (linux/netfilter/nf_tables.h)."""
 SETTLE, PAUSE, LONGEST = 0.05, 0.5, 5
 """Seconds: from a message to acting on it, between two acts, and between acts that do not help."""
-UNIT = 10
-"""Seconds that systemd may take for a unit; the charm's agent waits 30 s for the lock."""
+ANSWER = 10
+"""Seconds that we wait for systemctl(1); the charm's agent waits 30 s for the lock."""
 LOCK = "/run/osm-vpnaas.lock"
 """Of the charm's agent: no state in the middle of a reconcile is judged."""
 FILES = ("/etc/wireguard/wg-*.conf", "/etc/osm-vpnaas/*/ipsec.up")
@@ -107,7 +107,7 @@ def wireguard(name: str, text: str) -> List[str]:
 
 def active(unit: str) -> bool:
     """Tell whether a unit is up and neither starts nor stops."""
-    return not run("systemctl", "is-active", "--quiet", unit, seconds=UNIT)[0]
+    return not subprocess.call(["systemctl", "is-active", "--quiet", unit], timeout=ANSWER)
 
 
 def interface(unit: str, name: str, lines: List[str]) -> None:
@@ -120,7 +120,7 @@ def interface(unit: str, name: str, lines: List[str]) -> None:
         subprocess.run(command, input=batch.encode(), stderr=subprocess.DEVNULL, check=False)
     else:
         print("{} is gone; {} starts again".format(name, unit), flush=True)
-        run("systemctl", "restart", unit, seconds=UNIT)
+        subprocess.call(["systemctl", "restart", unit], timeout=ANSWER)
 
 
 def table(script: str, text: str) -> None:
