@@ -2,15 +2,23 @@
 
 import re
 from collections.abc import Iterator
-from email import message_from_string
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, nodes
+from jinja2 import TemplateSyntaxError, nodes
 from jinja2.meta import find_undeclared_variables
 
-from builder import documents
-from builder.documents import FASTEST, DocumentError, load, repeated
+from builder.documents import FASTEST, DocumentError, repeated
+from builder.userdata import (
+    BOOTHOOK,
+    CONFIG,
+    FORMATS,
+    SCRIPT,
+    TEMPLATE,
+    begins,
+    environment,
+    is_message,
+    parts,
+)
 from builder.validate.context import Context, rule
 from builder.validate.login_rules import logins, shut_out
 from builder.validate.problem import Problem
@@ -19,26 +27,19 @@ from builder.validate.reader import Package, is_utf8
 Users = tuple[set[str], set[str]]
 """Users whom OSM gives its key on a VDU, and all as whom somebody logs in."""
 
-_KNOWN = documents.read(Path(__file__).with_name("cloudinit.yaml"))
-HEADERS = tuple(_KNOWN["headers"])
-CONFIG, ARCHIVE, SCRIPTS = "#cloud-config", "#cloud-config-archive", ("#!", "#cloud-boothook")
 MIME = ("content-type:", "mime-version:")
-MIME_SEARCHED = 4096
-"""Characters in which cloud-init looks for MIME-Version: without it, a message is no message."""
 BYTE_ORDER_MARK = "\ufeff"
-UNREAD = ("#cloud-config-jsonp", "#include", "#part-handler")
-"""Headers of formats that no rule reads; the first begins like `#cloud-config`."""
-TEMPLATE = "## template: jinja"
-"""First line of a file that cloud-init renders as well, on the VDU and after RO."""
+UNREAD = {FORMATS[each] for each in ("#cloud-config-jsonp", "#include", "#part-handler")}
+"""Types that no rule reads."""
 IN_TEMPLATE = ("#cloud-config", "#!")
+MARK = "## template: jinja"
+"""First line of a template of cloud-init's."""
 CLOUD_INIT_KEYS = {"v1", "ds"}
 LARGEST = 1 << 20
-OSM_KEYS = set(_KNOWN["osm-keys"])
-
-
-def environment() -> Environment:
-    """Return the Jinja2 environment that RO uses (_parse_jinja2 in its ns.py)."""
-    return Environment(undefined=StrictUndefined, autoescape=True)
+OSM_KEYS = {
+    "ns_id", "vnf_id", "vnfd_id", "vnfd_ref", "vim_account_id", "member_vnf_index", "vdu_id",
+    "count_index", "ip_address", "vdu",
+}  # fmt: skip
 
 
 def variables(text: str) -> set[str]:
@@ -133,34 +134,31 @@ def _file(ctx: Context, place: str, vdu: str, name: str, users: Users) -> Iterat
         yield ctx.tell("cloud-init-missing", spot, path=path, may=have, body=ctx.body, vdu=vdu)
 
 
-def _begins(text: str, *formats: str) -> bool:
-    """Tell whether cloud-init takes a text for one of these formats.
+def _kind(text: str) -> str:
+    """Return the type of a text, "" if cloud-init or the kernel does not take it.
 
-    It takes any case, and blank lines before. But the kernel reads the first line of a script, and
-    a blank line ends the headers of a message.
+    cloud-init takes blank lines before the first one, and any case, but the kernel reads the first
+    line of a script.
     """
-    first = text.lstrip().lower()
-    if first.startswith(SCRIPTS):
-        first = text
-    elif first.startswith(MIME):
-        first = text.lower()
-    return first.startswith(tuple(each.lower() for each in formats))
+    kind = begins(text)
+    run = kind in (SCRIPT, BOOTHOOK)
+    return "" if run and not text.startswith(("#!", "#cloud-boothook")) else kind
 
 
 def _is_template(text: str) -> bool:
-    return text.lower().startswith(TEMPLATE)
+    """Tell whether cloud-init renders a text as well, on the VDU and after RO."""
+    return text.lower().startswith(MARK)
 
 
 def _text(ctx: Context, path: str, text: str, users: Users) -> Iterator[Problem]:
     if _is_template(text):
-        if not _begins(text.partition("\n")[2], *IN_TEMPLATE):
+        if _kind(text.partition("\n")[2]) not in [FORMATS[each] for each in IN_TEMPLATE]:
             formats = ", ".join(IN_TEMPLATE)
-            yield ctx.in_file("cloud-init-header/template", path, line=TEMPLATE, formats=formats)
-    elif not _begins(text, *HEADERS):
-        formats = ", ".join((*HEADERS, TEMPLATE))
-        yield ctx.in_file("cloud-init-header/format", path, formats=formats)
-    elif _begins(text, *MIME) and "mime-version:" not in text[:MIME_SEARCHED].lower():
+            yield ctx.in_file("cloud-init-header/template", path, line=MARK, formats=formats)
+    elif not is_message(text) and text.lower().startswith(MIME):
         yield ctx.in_file("cloud-init-header/mime", path)
+    elif not is_message(text) and _kind(text) in ("", TEMPLATE):
+        yield ctx.in_file("cloud-init-header/format", path, formats=", ".join(FORMATS))
     try:
         tree = environment().parse(text)
         found = [*_expressions(ctx, path, text, tree), *_config(ctx, path, text, tree, users)]
@@ -220,7 +218,7 @@ def _config(
     """Check the possible results of a template: with all conditions true, and with all false."""
     twice = _is_template(text)
     config = text.partition("\n")[2] if twice else text
-    if not _begins(config, *HEADERS) or _begins(config, *UNREAD):
+    if not is_message(config) and _kind(config) in {"", *UNREAD}:
         return
     repeats = []
     for met in (True, False):
@@ -236,33 +234,11 @@ def _config(
         yield from found
         if found:
             return
-        configs = [part for part in _parts(rendered) if _begins(part, CONFIG)]
-        nodes_of = [FASTEST(part).get_single_node() for part in configs]
+        configs = [part.text for part in parts(rendered) if part.kind == CONFIG]
+        nodes_of = [FASTEST(text).get_single_node() for text in configs]
         repeats.append({name for node in nodes_of for _, name, _ in repeated(node)})
     for name in sorted(set.intersection(*repeats)):  # two branches may have one key each
         yield ctx.in_file("key-twice/cloud-init", path, name=name)
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Return the texts that cloud-init reads one by one: parts of a message or an archive."""
-    kinds: list[tuple[Any, str]] = []
-    if _begins(text, *MIME):
-        for part in message_from_string(text).walk():
-            content = part.get_payload(decode=True)
-            if isinstance(content, bytes):
-                kinds.append((part.get_content_type(), content.decode("utf-8", "replace")))
-    elif _begins(text, ARCHIVE):
-        listed = load(text)
-        for item in listed if isinstance(listed, list) else ():
-            item = item if isinstance(item, dict) else {"content": item}
-            content = str(item.get("content") or "")
-            kind = "" if _begins(content, *HEADERS) else "text/cloud-config"
-            kinds.append((item.get("type") or kind, content))
-    else:
-        kinds.append(("", text))
-    for kind, content in kinds:
-        named = kind == "text/cloud-config" and not _begins(content, CONFIG)
-        yield f"{CONFIG}\n{content}" if named else content
 
 
 def _outcome(body: list[nodes.Node], met: bool) -> str:
@@ -285,21 +261,20 @@ def _day0(ctx: Context, path: str, rendered: str, users: Users) -> Iterator[Prob
     scripts = []
     merges = re.search("merge[_-](how|type)", rendered, re.IGNORECASE) is not None
     try:
-        for part in _parts(rendered):
-            if part.startswith(SCRIPTS):
-                lines = (line for line in part.splitlines() if not line.lstrip().startswith("#"))
-                scripts.append("\n".join(lines))
-            document = load(part) if _begins(part, CONFIG) else None
-            if not isinstance(document, dict | None):
-                yield ctx.in_file("cloud-init-yaml/form", path)
-                return
-            if _clear_password(document or {}):
+        for part in parts(rendered):
+            if part.where and (reason := part.ignored()):
+                yield ctx.in_file("cloud-init-header/part", f"{path}{part.where}", reason=reason)
+            if part.kind in (SCRIPT, BOOTHOOK):
+                lines = part.text.splitlines()
+                scripts.append("\n".join(x for x in lines if not x.lstrip().startswith("#")))
+            document = part.config() if part.kind == CONFIG else {}
+            if _clear_password(document):
                 yield ctx.in_file("cloud-init-password", path)
-            for key, value in (document or {}).items():
+            for key, value in document.items():
                 both = merges and isinstance(value, list) and isinstance(whole.get(key), list)
                 whole[key] = [*whole[key], *value] if both else value
     except DocumentError as error:
-        yield ctx.in_file("cloud-init-yaml/text", path, error=error)
+        yield ctx.in_file("cloud-init-yaml", path, error=error)
         return
     if scripts:
         listed = whole.get("runcmd")

@@ -4,21 +4,19 @@ The VDU runs the cloud-init of the machine's distribution with the NoCloud data 
 package mirror: the packages of the user-data must be installed on the machine already.
 """
 
-import email
-import email.policy
 import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from builder import documents
-from builder.documents import DocumentError, load
+from builder.documents import DocumentError
+from builder.userdata import CONFIG, parts
 from lab.errors import VimError
 from lab.vim import containers
 
@@ -92,125 +90,21 @@ def end_of(output: str) -> str:
     return " | ".join(lines[: max(ends, default=None)][-5:])
 
 
-@dataclass(frozen=True)
-class _Part:
-    where: str
-    text: str
-    #: Its type in a MIME message; of text/plain, as outside of a message, the first line decides.
-    kind: str = "text/plain"
-
-    @property
-    def is_config(self) -> bool:
-        if self.kind in _GUESSED:
-            return self.text.lstrip().lower().startswith("#cloud-config") and not self.is_archive
-        return self.kind == _CONFIG
-
-    @property
-    def is_archive(self) -> bool:
-        if self.kind in _GUESSED:
-            return self.text.lstrip().lower().startswith("#cloud-config-archive")
-        return self.kind == "text/cloud-config-archive"
-
-    @property
-    def is_known(self) -> bool:
-        """Whether cloud-init has a handler for it."""
-        if self.kind in _GUESSED:
-            header = r"$|#!|#cloud-|#include|## template:|#part-handler"
-            return re.match(header, self.text.lstrip(), re.IGNORECASE) is not None
-        known = r"text/(cloud-|x-shellscript|x-include-|jinja2$|part-handler$)"
-        return re.match(known, self.kind) is not None
-
-
-#: Types of parts that cloud-init determines by the first line (cloudinit/user_data.py).
-_GUESSED = ("text/plain", "text/x-not-multipart")
-_CONFIG = "text/cloud-config"
-
-
-def _parts(user_data: str) -> Iterator[_Part]:
-    """The leaves of user-data: itself, or the parts of a MIME message and of archives."""
-    for part in _messages(user_data):
-        if part.is_archive:
-            yield from _entries(part)
-        else:
-            yield part
-
-
-def _entries(archive: _Part) -> Iterator[_Part]:
-    """The entries of a cloud-config-archive: texts, or mappings with a text and perhaps a type.
-
-    An entry without a type and a header is a cloud-config.
-    """
-    entries = _yaml(archive)
-    if not isinstance(entries, list):
-        raise VimError(f"The cloud-config-archive in {archive.where} is not a list of parts.")
-    for number, entry in enumerate(entries, 1):
-        entry = entry if isinstance(entry, dict) else {"content": entry}
-        text = str(entry.get("content") or "")
-        kind = str(entry.get("type") or "text/plain")
-        where = f"{archive.where} (entry {number})"
-        part = _Part(where, text, kind)
-        yield part if part.is_known or entry.get("type") else _Part(where, text, _CONFIG)
-
-
-def _messages(user_data: str) -> Iterator[_Part]:
-    """User-data itself, or the parts of a MIME message."""
-    # By this alone cloud-init takes a text for a message (cloudinit/user_data.py).
-    if "mime-version:" not in user_data[:4096].lower():
-        yield _Part("user-data", user_data)
-        return
-    message = email.message_from_string(user_data, policy=email.policy.default)
-    for number, part in enumerate(message.walk(), 1):
-        if part.is_multipart():
-            continue
-        payload = part.get_payload(decode=True)
-        if isinstance(payload, bytes):
-            name = part.get_filename() or f"part {number}"
-            text = payload.decode("utf-8", "replace")
-            yield _Part(f"user-data ({name})", text, part.get_content_type())
-
-
 def cloud_configs(user_data: str) -> list[dict[str, Any]]:
     """Every cloud-config document in user-data.
 
-    cloud-init would ignore a document of another form, and boot the VDU without it.
+    Refuse what cloud-init would ignore silently, and boot the VDU without it.
     """
     result = []
-    for part in _parts(user_data):
-        if not part.is_config:
-            continue
-        document = _yaml(part)
-        if document is None:
-            continue
-        if not isinstance(document, dict):
-            raise VimError(f"The cloud-config in {part.where} is not a mapping of options.")
-        result.append(document)
-    return result
-
-
-def _yaml(part: _Part) -> Any:
     try:
-        return load(part.text)
+        for part in parts(user_data):
+            if reason := part.ignored():
+                raise VimError(f"The user-data{part.where} {reason}: cloud-init would ignore it.")
+            if part.kind == CONFIG:
+                result.append(part.config())
     except DocumentError as error:
-        lines = re.findall(r"line (\d+)", str(error))
-        line = f" at line {lines[-1]}" if lines else f": {error}"
-        raise VimError(f"The cloud-config in {part.where} is not valid YAML{line}.") from None
-
-
-def check_user_data(user_data: str) -> None:
-    """Refuse user-data of a kind unknown to cloud-init, which would ignore it silently."""
-    for part in _parts(user_data):
-        if part.is_known:
-            continue
-        if part.kind not in _GUESSED:
-            raise VimError(
-                f"The {part.where} has the type {part.kind}, not one such as text/cloud-config or "
-                "text/x-shellscript, so cloud-init would ignore it."
-            )
-        first = part.text.lstrip().splitlines()[0][:60]
-        raise VimError(
-            f"The {part.where} begins with {first!r}, not with '#cloud-config' or '#!', so "
-            "cloud-init would ignore it."
-        )
+        raise VimError(f"The user-data is not what cloud-init can use: {error}.") from None
+    return result
 
 
 def wanted_packages(user_data: str) -> list[str]:

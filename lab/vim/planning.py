@@ -155,7 +155,7 @@ def check_server(spec: ServerSpec, config: Config) -> Image:
     if not 1 <= len(spec.ports) <= _MAX_PORTS:
         raise VimError(f"A server must have 1 to {_MAX_PORTS} ports, not {len(spec.ports)}.")
     if spec.user_data is not None:
-        cloudinit.check_user_data(spec.user_data)
+        cloudinit.cloud_configs(spec.user_data)
     return settings
 
 

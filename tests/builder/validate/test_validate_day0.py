@@ -8,8 +8,8 @@ import pytest
 from support.validating import validate_package
 from validate_support import ENTRY, PARAMS, Draft, catalog, ns, vnf
 
+from builder.userdata import FORMATS
 from builder.validate import Catalog, validate, validate_params
-from builder.validate.cloudinit_rules import HEADERS, TEMPLATE
 from builder.validate.reader import Entry
 
 pytestmark = pytest.mark.slow
@@ -86,6 +86,7 @@ def test_what_jinja2_reads_and_cannot_render(text, code, words, tmp_path):
     [
         "#cloud-config\na: {% raw %}echo '{# fine #}' ${#a} ${#b#x}{% endraw %}\n",
         "#cloud-config-archive\n- {type: text/cloud-config, content: 'a: 1'}\n",
+        "#cloud-config\nhostname: {{ OSM.vnfd_id | safe }}\n",
         "## template: jinja\n#cloud-config\na: {% raw %}{{ v1.region }}{% endraw %}\n",
         "## template: jinja\n#cloud-config\na: {{ name | safe }}\n",
         "## Template: Jinja\n#!/bin/sh\n",
@@ -228,6 +229,8 @@ Content-Type: {}
 --==--
 """
 ADMIN, BOTH = "users: [{name: admin}]", "#cloud-config\nusers: [default, {name: admin}]"
+PACKED_CONFIG = base64.b64encode(gzip.compress(f"#cloud-config\n{ADMIN}\n".encode())).decode()
+ZIPPED = PARTS.format("a: 1", "application/gzip\nContent-Transfer-Encoding: base64", PACKED_CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -236,14 +239,22 @@ ADMIN, BOTH = "users: [{name: admin}]", "#cloud-config\nusers: [default, {name: 
         (PARTS.format(ADMIN, "text/x-shellscript", "#!/bin/sh\ntrue"), "ubuntu is not made"),
         (PARTS.format(BOTH, "text/cloud-config", ADMIN), "ubuntu is not made"),
         (PARTS.format("a: 1", "text/x-shellscript", "#!/bin/sh\npasswd -l ubuntu"), "log in as"),
-        (PARTS.format("a: [1", "text/plain", "x"), "not usable as YAML"),
-        (PARTS.format("chpasswd: {list: [a:b]}", "text/plain", "x"), "in clear"),
+        (PARTS.format("a: [1", "text/plain", "#!/bin/sh"), "(part 2)"),
+        (PARTS.format("chpasswd: {list: [a:b]}", "text/plain", "#!/bin/sh"), "in clear"),
         ("#!/bin/sh\nsystemctl stop ssh\n", "nobody reaches SSH"),
         ("#cloud-boothook\n#!/bin/sh\nufw --force enable\n", "nobody reaches SSH"),
         ("#cloud-config-archive\n- type: text/cloud-config\n  content: |\n    users: []\n", "made"),
         ("#cloud-config-archive\n- '#!/bin/sh\n\n  poweroff'\n", "nobody reaches SSH"),
         ("#cloud-config-archive\n- content: 'users: [admin]'\n", "ubuntu is not made"),
         (PARTS.format("a: 1", "text/plain", "x").replace("MIME-Version: 1.0\n", ""), "is none for"),
+        ("Subject: Day-0\n" + PARTS.format(ADMIN, "text/plain", "#!/bin/sh"), "is not made"),
+        (PARTS.format("a: 1", "text/plain", "x"), "begins with 'x'"),
+        (PARTS.format("a: 1", "image/png", BOTH), "has the type image/png"),
+        (PARTS.format("a: 1", "text/x-shellscript", f"#cloud-config\n{ADMIN}"), "is not made"),
+        (PARTS.format("a: 1", "text/plain", f"#cloud-config-archive\n- '{ADMIN}'"), "is not made"),
+        (ZIPPED, "is not made"),
+        (ZIPPED.replace("H4sI", "AAAA"), "part 3 is no gzip"),
+        ("#cloud-config-archive\na: 1\n", "is a list of parts"),
         ("\ufeff#cloud-config\na: 1\n", "a byte order mark"),
         (PARTS.format(ADMIN, "text/cloud-config", BOTH), ""),
         (PARTS.format(BOTH, "text/cloud-config", ADMIN + "\nmerge_how: list(append)"), ""),
@@ -334,7 +345,7 @@ def test_an_unknown_first_line_names_the_formats(tmp_path):
     made = vnf()
     made.files["cloud_init/init.yaml"].text = "hello\n"
     (problem,) = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
-    assert problem.sentence.endswith("allowed: " + ", ".join((*HEADERS, TEMPLATE)))
+    assert problem.sentence.endswith("allowed: " + ", ".join(FORMATS))
 
 
 MESSAGE = (

@@ -34,7 +34,7 @@ def left(vim: Vim) -> tuple[int, list[str]]:
         ({"ports": ()}, "must have 1 to 26 ports"),
         ({"ports": (PortSpec("nowhere"),)}, "Network nowhere could not be found"),
         ({"user_data": "hello"}, "cloud-init would ignore it"),
-        ({"user_data": "#cloud-config\na: ["}, "not valid YAML"),
+        ({"user_data": "#cloud-config\na: ["}, "is not what cloud-init can use: line"),
         (
             {"user_data": "#cloud-config\npackages: [openssh-server, no-such-package]"},
             "apt-get install no-such-package",
