@@ -8,6 +8,7 @@ does the same, so that a template that fails in OSM also fails here.
 from collections.abc import Mapping
 from typing import Any
 
+from builder.userdata import environment
 from lab.errors import LcmError
 
 
@@ -20,20 +21,10 @@ def render_user_data(template: str, params: Mapping[str, Any], where: str) -> st
         where: VNF and VDU, for the error.
     """
     # It loads slowly; only operations that make VDUs need it.
-    from jinja2 import (
-        Environment,
-        StrictUndefined,
-        TemplateError,
-        UndefinedError,
-        select_autoescape,
-    )
+    from jinja2 import TemplateError, UndefinedError
 
-    environment = Environment(
-        undefined=StrictUndefined,
-        autoescape=select_autoescape(default_for_string=True, default=True),
-    )
     try:
-        return environment.from_string(template).render(dict(params))
+        return environment().from_string(template).render(dict(params))
     except UndefinedError as error:
         raise LcmError(
             f"Variable {error} at {where} must be provided in the instantiation parameters "
@@ -54,18 +45,16 @@ def osm_params(vnfr: Mapping[str, Any], vdu_id: str | None, count_index: int) ->
         "member_vnf_index": vnfr["member-vnf-index-ref"],
         "vdu": {},
     }
-    for field in ("ip-address", "vim-account-id", "vnfd-id", "vnfd-ref"):
-        if vnfr.get(field) is not None:
-            values[field.replace("-", "_")] = vnfr[field]
+    values |= _given(vnfr, "ip-address", "vim-account-id", "vnfd-id", "vnfd-ref")
     for vdur in vnfr.get("vdur", ()):
         values["vdu"][f"{vdur['vdu-id-ref']}-{vdur['count-index']}"] = {
             "count_index": vdur["count-index"],
-            "name": vdur.get("name"),
+            "vdu_id": vdur["vdu-id-ref"],
             "interfaces": {
-                port["name"]: {k: v for k, v in port.items() if k in _PORT_FIELDS and v}
+                port["name"]: _given(port, "mac-address", "ip-address", "name")
                 for port in vdur.get("interfaces", ())
             },
-            **({"ip_address": vdur["ip-address"]} if vdur.get("ip-address") else {}),
+            **_given(vdur, "ip-address"),
         }
     if vdu_id is not None:
         values["vdu_id"] = vdu_id
@@ -73,4 +62,6 @@ def osm_params(vnfr: Mapping[str, Any], vdu_id: str | None, count_index: int) ->
     return values
 
 
-_PORT_FIELDS = ("name", "ip-address", "mac-address")
+def _given(record: Mapping[str, Any], *fields: str) -> dict[str, Any]:
+    """Return fields of a record that have a value, with names as Jinja2 takes them."""
+    return {field.replace("-", "_"): record[field] for field in fields if record.get(field)}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.lcm_fakes import day12_of, nsd, params, vnfd
 
+from builder.validate.cloudinit_rules import OSM_KEYS
 from lab.cli.heal_options import heal_words
 from lab.cluster.frontend import Frontend
 from lab.descriptors.day0 import osm_params, render_user_data
@@ -181,6 +182,7 @@ def test_osm_params() -> None:
         "nsr-id-ref": "ns-1",
         "member-vnf-index-ref": "1",
         "vnfd-ref": "a_vnf",
+        "vnfd-id": "id-of-a-package",
         "vim-account-id": "vim",
         "ip-address": None,
         "vdur": [
@@ -201,10 +203,13 @@ def test_osm_params() -> None:
     assert values["vdu_id"] == "box"
     assert values["count_index"] == 0
     assert "ip_address" not in values
-    assert values["vdu"]["box-0"]["interfaces"]["eth0"] == {
-        "name": "eth0",
-        "ip-address": "10.0.0.1",
+    assert values["vdu"]["box-0"] == {
+        "count_index": 0,
+        "vdu_id": "box",
+        "ip_address": "10.0.0.1",
+        "interfaces": {"eth0": {"name": "eth0", "ip_address": "10.0.0.1"}},
     }
+    assert values.keys() <= OSM_KEYS
 
 
 # -- execution environments ------------------------------------------------------------------------
