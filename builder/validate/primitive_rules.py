@@ -7,9 +7,10 @@ from typing import Any
 
 import jsonschema
 
+from builder.declarations import Action
 from builder.documents import DAY12, charm_of
 from builder.validate import forms
-from builder.validate.charm_files import Action, Charm
+from builder.validate.charm_files import Charm
 from builder.validate.charm_rules import named_charm
 from builder.validate.context import Context, Document, numbered, rule
 from builder.validate.problem import Problem

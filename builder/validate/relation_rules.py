@@ -150,17 +150,18 @@ def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -
             continue
         if placed.charm is None or placed.charm.metadata is None:
             continue
-        metadata, wanted = placed.charm.metadata, ROLES[side.key]
-        end, spot = placed.charm.endpoint(side.endpoint), f"{side.place}/endpoint"
+        metadata, spot = placed.charm.metadata, f"{side.place}/endpoint"
+        ends_of = {name: (role, end) for role, name, end in metadata.endpoints()}
         words = {"charm": placed.charm, "side": side}
-        if end is None:
+        if side.endpoint not in ends_of:
             known = {*metadata.provides, *metadata.requires}
             yield ctx.tell("relation-endpoint/unknown", spot, may=known, **words)
             continue
-        role, interface = end
-        if role != wanted:
-            words |= {"role": role, "wanted": wanted}
-            yield ctx.tell("relation-role", spot, may=getattr(metadata, wanted), **words)
-        interfaces.append(interface)
+        role, end = ends_of[side.endpoint]
+        if role != side.key:
+            may = getattr(metadata, ROLES[side.key])
+            words |= {"role": {**ROLES, "peer": "peers"}[role], "wanted": ROLES[side.key]}
+            yield ctx.tell("relation-role", spot, may=may, **words)
+        interfaces.append(end.interface)
     if len(set(interfaces)) == 2:
         yield ctx.tell("relation-interface", place, interfaces=interfaces)

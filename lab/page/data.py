@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from builder.declarations import Action
 from builder.link_table import Link
 from builder.link_table import links as table
 from builder.tree import Tree
@@ -27,7 +28,7 @@ from lab.nbi.slice_requests import Slices
 from lab.records.journal import events
 from lab.records.operations import operation_folder
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Document
-from lab.vca.charm import Action, read_charm
+from lab.vca.charm import read_charm
 
 EXAMPLE = ("vpn_endpoint_vnf", "vpn_basic_ns")
 """Packages of the service with which a new user begins."""

@@ -11,161 +11,72 @@ are nine tenths of a charm, and pip replaces such files and does not change them
 
 import functools
 import os
-import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-
-from builder.documents import DocumentError, load
-from builder.errors import clause
+from builder import declarations
+from builder.declarations import Action, Metadata, Option, OptionValue
+from builder.documents import DocumentError
 from lab.errors import InvalidCharmError, InvalidValueError, NotFoundError
-from lab.vca.state import OptionValue, Role
 
 MANIFEST = ".vpnaas-lab-manifest"
 """In an unpacked charm folder: the paths that came with the charm, one per line."""
+FILES = (declarations.METADATA, declarations.ACTIONS, declarations.CONFIG)
 SHARED = "venv"  # Folder of a charm with Python packages.
 
 ZIP_EPOCH = time.mktime((1980, 1, 1, 0, 0, 0, 0, 0, -1))
-ACTION_NAME = re.compile(r"^[a-z](?:[a-z-]*[a-z0-9])?(?:[a-z0-9-]*[a-z0-9])?$")
-NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$")
-BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
-INT64 = range(-(2**63), 2**63)
 
 
-class Declared(BaseModel):
-    """Base of declarations; keys that the lab does not use are ignored."""
+@dataclass(frozen=True)
+class Charm:
+    """The declarations of a charm folder."""
 
-    model_config = ConfigDict(extra="ignore", populate_by_name=True, defer_build=True)
+    metadata: Metadata
+    actions: dict[str, Action]
+    options: dict[str, Option]
 
+    def parsed(self, name: str, value: object) -> OptionValue:
+        """Return the value of an option as Juju takes it.
 
-class EndpointSpec(Declared):
-    """An endpoint of metadata.yaml."""
-
-    interface: str
-    limit: int | None = None
-    scope: Literal["global", "container"] = "global"
-
-
-def _expand_endpoint(value: object) -> object:
-    # `db: mysql` is short for `db: {interface: mysql}`.
-    return {"interface": value} if isinstance(value, str) else value
-
-
-EndpointSpecs = dict[str, Annotated[EndpointSpec, BeforeValidator(_expand_endpoint)]]
-
-
-class Metadata(Declared):
-    """metadata.yaml, as far as a relation, an action or a status needs it."""
-
-    name: str
-    summary: str
-    description: str
-    series: list[str] = Field(default_factory=list)
-    subordinate: bool = False
-    provides: EndpointSpecs = Field(default_factory=dict)
-    requires: EndpointSpecs = Field(default_factory=dict)
-    peers: EndpointSpecs = Field(default_factory=dict)
-
-    def endpoints(self) -> Iterator[tuple[Role, str, EndpointSpec]]:
-        sections: tuple[tuple[Role, EndpointSpecs], ...] = (
-            ("provider", self.provides),
-            ("requirer", self.requires),
-            ("peer", self.peers),
-        )
-        for role, endpoints in sections:
-            for name, spec in endpoints.items():
-                yield role, name, spec
-
-
-class Option(Declared):
-    """An option of config.yaml."""
-
-    type: Literal["string", "int", "float", "boolean"]
-    default: Any = None
-    description: str = ""
-
-    def parse(self, name: str, value: object) -> OptionValue:
-        """Convert a value as Juju does: text by the option's type, other values by their own.
-
-        Raises InvalidValueError with Juju's wording.
+        Raises NotFoundError and InvalidValueError with Juju's wording.
         """
-        parsed = self.from_text(value) if isinstance(value, str) else self.from_value(value)
-        if parsed is None:
-            shown = f'"{value}"' if isinstance(value, str) else value
-            raise InvalidValueError(f'option "{name}" expected {self.type}, got {shown}')
-        return parsed
-
-    def from_text(self, text: str) -> OptionValue | None:
-        """Return the value that a text means, None for none."""
-        if self.type == "string":
-            return text
-        if self.type == "boolean":
-            return BOOLEANS.get(text)
+        if name not in self.options:
+            raise NotFoundError(f'unknown option "{name}"')
         try:
-            if self.type == "float":
-                return float(text)
-            number = int(text)
-        except ValueError:
-            return None
-        return number if number in INT64 else None
+            return self.options[name].parse(name, value)
+        except ValueError as error:
+            raise InvalidValueError(str(error)) from None
 
-    def from_value(self, value: object) -> OptionValue | None:
-        """Return the value as the option's type, None if it is of another."""
-        if isinstance(value, bool):
-            return value if self.type == "boolean" else None
-        if isinstance(value, int):
-            return (
-                value
-                if self.type == "int" and value in INT64
-                else (float(value) if self.type == "float" else None)
-            )
-        return value if isinstance(value, float) and self.type == "float" else None
-
-
-class Action(Declared):
-    """An action of actions.yaml."""
-
-    description: str = ""
-    params: dict[str, Any] = Field(default_factory=dict)
-    required: list[str] = Field(default_factory=list)
-    additional: bool = Field(default=True, alias="additionalProperties")
-
-    @property
-    def json_schema(self) -> dict[str, Any]:
-        """The schema a set of parameters must meet (Juju: JSON Schema draft 4)."""
-        schema: dict[str, Any] = {
-            "type": "object",
-            "properties": self.params,
-            "additionalProperties": self.additional,
+    def config(self, explicit: Mapping[str, OptionValue]) -> dict[str, OptionValue | None]:
+        """Return the effective options: the set value, else the default, else None."""
+        values = {name: explicit.get(name, option.default) for name, option in self.options.items()}
+        return {
+            name: None if value is None else self.parsed(name, value)
+            for name, value in values.items()
         }
-        if self.required:
-            schema["required"] = self.required
-        return schema
 
-    def complete(self, params: Mapping[str, object]) -> dict[str, object]:
-        """Check parameters and return them with the declared defaults filled in."""
-        import jsonschema  # It loads slowly; only processes that run charms need it.
 
-        errors = sorted(
-            jsonschema.Draft4Validator(self.json_schema).iter_errors(dict(params)),
-            key=lambda error: [str(part) for part in error.absolute_path],
-        )
-        if errors:
-            sentences = []
-            for error in errors:
-                where = ".".join(["(root)", *(str(part) for part in error.absolute_path)])
-                sentences.append(f"{where} : {error.message}")
-            raise InvalidValueError(f"validation failed: {'; '.join(sentences)}")
-        return _with_defaults(self.params, params)
+def complete(action: Action, params: Mapping[str, object]) -> dict[str, object]:
+    """Check the parameters of an action and return them with the declared defaults filled in."""
+    import jsonschema  # It loads slowly; only processes that run charms need it.
+
+    errors = sorted(
+        jsonschema.Draft4Validator(action.json_schema).iter_errors(dict(params)),
+        key=lambda error: [str(part) for part in error.absolute_path],
+    )
+    if errors:
+        sentences = []
+        for error in errors:
+            where = ".".join(["(root)", *(str(part) for part in error.absolute_path)])
+            sentences.append(f"{where} : {error.message}")
+        raise InvalidValueError(f"validation failed: {'; '.join(sentences)}")
+    return _with_defaults(action.params, params)
 
 
 def _with_defaults(
@@ -186,102 +97,17 @@ def _with_defaults(
     return result
 
 
-class Charm(Declared):
-    """The declarations of a charm folder."""
-
-    metadata: Metadata
-    options: dict[str, Option] = Field(default_factory=dict)
-    actions: dict[str, Action] = Field(default_factory=dict)
-
-    def option(self, name: str) -> Option:
-        """Return an option; raises NotFoundError with Juju's wording."""
-        try:
-            return self.options[name]
-        except KeyError:
-            raise NotFoundError(f'unknown option "{name}"') from None
-
-    def config(self, explicit: Mapping[str, OptionValue]) -> dict[str, OptionValue | None]:
-        """Return the effective options: the set value, else the default, else None."""
-        return {name: explicit.get(name, option.default) for name, option in self.options.items()}
-
-
-def _read_yaml(path: Path, required: bool) -> Any:
-    try:
-        content = load(path.read_bytes())
-    except FileNotFoundError:
-        if required:
-            raise InvalidCharmError(f"{path} is missing: this is not a charm folder") from None
-        return {}
-    except DocumentError as error:
-        raise InvalidCharmError(f"{path} is not YAML: {error}") from error
-    if content is None:
-        content = {}
-    if not isinstance(content, dict):
-        raise InvalidCharmError(f"{path} must hold a map, not {type(content).__name__}")
-    return content
-
-
 @functools.lru_cache(maxsize=256)
 def _cached(folder: Path, stamp: tuple[int, ...]) -> Charm:
-    options = _read_yaml(folder / "config.yaml", required=False).get("options") or {}
-    actions = _read_yaml(folder / "actions.yaml", required=False)
-    try:
-        charm = Charm.model_validate(
-            {
-                "metadata": _read_yaml(folder / "metadata.yaml", required=True),
-                "options": options,
-                "actions": {name: spec or {} for name, spec in actions.items()},
-            }
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        section, *rest = (str(part) for part in first["loc"])
-        file = {"options": "config.yaml", "actions": "actions.yaml"}.get(section, "metadata.yaml")
-        raise InvalidCharmError(
-            f"{folder / file}: {'.'.join(rest) or section}: {clause(first)}"
-        ) from error
-    _check(folder, charm)
-    return charm
-
-
-def _check(folder: Path, charm: Charm) -> None:
-    """Check Juju's rules for names, defaults and schemas."""
-    if not NAME.match(charm.metadata.name):
-        raise InvalidCharmError(
-            f'{folder / "metadata.yaml"}: name "{charm.metadata.name}" is no charm name'
-        )
-    seen: set[str] = set()
-    for role, name, spec in charm.metadata.endpoints():
-        where = f"{folder / 'metadata.yaml'}: endpoint {name}"
-        if name in seen:
-            raise InvalidCharmError(f"{where} is declared twice")
-        seen.add(name)
-        if (
-            name == "juju"
-            or name.startswith("juju-")
-            or (role == "provider" and spec.interface.startswith("juju-"))
-        ):
-            raise InvalidCharmError(f"{where} uses a name that is reserved to Juju")
-    for name, option in charm.options.items():
-        if option.default is not None:
-            try:
-                option.default = option.parse(name, option.default)
-            except InvalidValueError as error:
-                raise InvalidCharmError(
-                    f"{folder / 'config.yaml'}: invalid default: {error}"
-                ) from error
-    import jsonschema  # as in Action.complete
-
-    for name, action in charm.actions.items():
-        where = f"{folder / 'actions.yaml'}: action {name}"
-        if not ACTION_NAME.match(name):
-            raise InvalidCharmError(f"{where} has a name Juju does not take")
-        if name == "juju" or name.startswith("juju-"):
-            raise InvalidCharmError(f"{where} uses a name that is reserved to Juju")
+    found = []
+    for name in FILES:
+        path = folder / name
         try:
-            jsonschema.Draft4Validator.check_schema(action.json_schema)
-        except jsonschema.SchemaError as error:
-            raise InvalidCharmError(f"{where} has no valid schema: {error.message}") from error
+            found.append(declarations.read(name, path.read_bytes() if path.exists() else None))
+        except DocumentError as error:
+            raise InvalidCharmError(f"{path}: {error}") from error
+    metadata, actions, config = found
+    return Charm(metadata, actions.root, config.options)
 
 
 def read_charm(folder: Path) -> Charm:
@@ -290,7 +116,7 @@ def read_charm(folder: Path) -> Charm:
     Raises InvalidCharmError, naming the file and the key.
     """
     stamps = []
-    for name in ("metadata.yaml", "config.yaml", "actions.yaml"):
+    for name in FILES:
         try:
             entry = os.stat(folder / name)
             stamps += [entry.st_mtime_ns, entry.st_size, entry.st_ino]

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from builder.declarations import OptionValue
 from lab.vca import relations
 from lab.vca.charm import Charm
 from lab.vca.events import Event
@@ -16,7 +17,6 @@ from lab.vca.state import (
     ActionDocument,
     HookInfo,
     ModelDocument,
-    OptionValue,
     Relation,
     StatusInfo,
     Unit,

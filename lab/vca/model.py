@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from builder.declarations import NAME, Action, OptionValue
 from lab.errors import (
     AgentEndedError,
     InvalidCharmError,
@@ -22,7 +23,7 @@ from lab.errors import (
 from lab.vca import applications, process, relations
 from lab.vca import charm as charms
 from lab.vca.agent import UnitAgent
-from lab.vca.charm import Action, Charm
+from lab.vca.charm import Charm
 from lab.vca.events import Callback, Publisher
 from lab.vca.resolver import replay
 from lab.vca.runtime import Paths, Runtime, Settings
@@ -31,7 +32,6 @@ from lab.vca.state import (
     Application,
     Endpoint,
     ModelDocument,
-    OptionValue,
 )
 from lab.vca.status import ModelStatus, model_status, show_unit
 from lab.vca.store import ProcessLock, Store
@@ -206,7 +206,7 @@ class Model:
         Raises AlreadyExistsError, InvalidValueError (name) or InvalidCharmError (folder); then
         the model does not change.
         """
-        if not charms.NAME.match(app):
+        if not NAME.match(app):
             raise InvalidValueError(f'invalid application name "{app}"')
         if app in self._view().apps:
             raise applications.already_there(app)
@@ -292,9 +292,7 @@ class Model:
         with self._edit() as document:
             application = applications.find_alive(document, app)
             charm = self._runtime.charm_of(application)
-            parsed = {
-                name: charm.option(name).parse(name, value) for name, value in options.items()
-            }
+            parsed = {name: charm.parsed(name, value) for name, value in options.items()}
             application.config.update(parsed)
 
     # -- relations --------------------------------------------------------------------------
@@ -343,7 +341,7 @@ class Model:
                 id=str(document.next_action),
                 unit=unit.name,
                 name=name,
-                params=declared.complete(params or {}),
+                params=charms.complete(declared, params or {}),
             )
             document.next_action += 1
             self._store.save_action(action)

@@ -7,6 +7,7 @@ several changes become one hook: only the latest version counts.
 
 import re
 
+from builder.declarations import Role
 from lab.errors import AlreadyExistsError, InvalidValueError, NotFoundError
 from lab.vca.charm import Charm
 from lab.vca.state import (
@@ -15,7 +16,6 @@ from lab.vca.state import (
     HookInfo,
     ModelDocument,
     Relation,
-    Role,
     Unit,
     UnitRelation,
 )

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from builder.declarations import OptionValue
 from lab.errors import InvalidValueError, NotFoundError
 from lab.vca import relations
-from lab.vca.state import HookInfo, ModelDocument, Operation, OptionValue, Unit
+from lab.vca.state import HookInfo, ModelDocument, Operation, Unit
 
 INSTALL = "install"
 START = "start"

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from builder.declarations import OptionValue, Role
+
 Life = Literal["alive", "dying"]
-Role = Literal["provider", "requirer", "peer"]
 OpKind = Literal["continue", "run-hook", "upgrade"]
-OptionValue = str | int | float | bool
 
 
 class Document(BaseModel):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from lab.vca.charm import BOOLEANS
+from builder.declarations import BOOLEANS
 from lab.vca.context import ToolError
 
 OUTPUT = {"--format": "format"}

@@ -353,6 +353,18 @@ CHARMS = [
         at="charms/gate/actions.yaml",
     ),
     case("charm-file", file("charms/gate/config.yaml", "{"), at="charms/gate/config.yaml"),
+    *(
+        case("charm-file", file(f"charms/gate/{name}", text), at=f"charms/gate/{name}")
+        for name, text in (
+            ("metadata.yaml", "{name: Gate, summary: a, description: b, series: [bionic]}"),
+            (
+                "metadata.yaml",
+                "{name: gate, summary: a, description: b, series: [bionic], peers: {juju-x: i}}",
+            ),
+            ("actions.yaml", "{get-ssh-public-key: {}, touch: {}, juju-run: {}}"),
+            ("config.yaml", "options: {ns_config_info: {}, n: {type: int, default: x}}"),
+        )
+    ),
     case("charm-metadata", charm("metadata.yaml", "gate", "x"), at="charms/gate/metadata.yaml"),
     case("charm-series", charm("metadata.yaml", "bionic, ", ""), at="charms/gate/metadata.yaml"),
     case("charm-dispatch", chmod("charms/gate/dispatch", 0o644), at="charms/gate"),

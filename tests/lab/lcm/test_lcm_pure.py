@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.lcm_fakes import day12_of, nsd, params, vnfd
 
+from builder.declarations import NAME
 from builder.validate.cloudinit_rules import OSM_KEYS
 from lab.cli.heal_options import heal_words
 from lab.cluster.frontend import Frontend
@@ -24,7 +25,6 @@ from lab.descriptors.topology import plan
 from lab.errors import LcmError, NbiError
 from lab.lcm.helmops import HelmOps, release
 from lab.lcm.timeouts import Timeouts, lab_timeouts
-from lab.vca.charm import NAME
 
 # -- names ---------------------------------------------------------------------------------------
 

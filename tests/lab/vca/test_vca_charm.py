@@ -37,13 +37,25 @@ def edit(file: str, **values: object) -> Change:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda f: (f / "metadata.yaml").unlink(), "metadata.yaml is missing: this is not a charm"),
-        (lambda f: (f / "metadata.yaml").write_text("a: ["), "metadata.yaml is not YAML"),
-        (lambda f: (f / "config.yaml").write_text("- a"), "config.yaml must hold a map, not list"),
-        (edit("metadata.yaml", name="Not A Name"), 'name "Not A Name" is no charm name'),
+        (
+            lambda f: (f / "metadata.yaml").unlink(),
+            "metadata.yaml: is missing: this is not a charm",
+        ),
+        (
+            lambda f: (f / "metadata.yaml").write_text("a: ["),
+            "metadata.yaml: is not usable as YAML: line 2",
+        ),
+        (
+            lambda f: (f / "config.yaml").write_text("- a"),
+            "config.yaml: the document: must be a mapping",
+        ),
+        (
+            edit("metadata.yaml", name="Not A Name"),
+            'metadata.yaml: name: "Not A Name" is no charm name',
+        ),
         (
             edit("metadata.yaml", provides={"x": {}}),
-            "metadata.yaml: provides.x.interface: field required",
+            "metadata.yaml: provides/x/interface: field required",
         ),
         (
             edit("metadata.yaml", provides={"x": "i"}, requires={"x": "i"}),
@@ -52,7 +64,7 @@ def edit(file: str, **values: object) -> Change:
         (edit("metadata.yaml", requires={"juju-x": "i"}), "reserved to Juju"),
         (
             edit("config.yaml", options={"o": {"type": "text"}}),
-            "config.yaml: o.type: must be",
+            "config.yaml: options/o/type: must be",
         ),
         (
             edit("config.yaml", options={"o": {"type": "int", "default": "x"}}),
@@ -62,7 +74,7 @@ def edit(file: str, **values: object) -> Change:
         (edit("actions.yaml", **{"juju-x": {}}), "reserved to Juju"),
         (
             edit("actions.yaml", act={"params": {"p": {"type": "str"}}}),
-            "action act has no valid schema",
+            "actions.yaml: act: no JSON schema at properties/p",
         ),
         (lambda f: (f / "abs").symlink_to("/etc/passwd"), "Absolute links are invalid"),
         (lambda f: (f / "out").symlink_to("../../../etc/passwd"), "link"),
@@ -180,7 +192,7 @@ def test_an_unpack_that_was_cut_off_does_not_forget_old_files(tmp_path: Path) ->
 
 
 OPTIONS: dict[str, object] = {
-    "s": {"type": "string", "default": ""},
+    "s": {"default": ""},
     "i": {"type": "int", "default": 1},
     "f": {"type": "float"},
     "b": {"type": "boolean", "default": False},
