@@ -1,7 +1,9 @@
 """Loading YAML: one type of error, and limits for size and depth."""
 
 import copy
+import datetime
 import functools
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ MAX_DEPTH = 64
 MAX_DIGITS = 1000  # Characters of an integer. Python refuses to print one of more than 4300 digits.
 INTEGER = "tag:yaml.org,2002:int"
 MERGE = "tag:yaml.org,2002:merge"
+KINDS = {datetime.date: "date", datetime.datetime: "time", bytes: "binary data", set: "set"}
+"""What YAML has and JSON has not."""
 
 Loader = Callable[[str], yaml.SafeLoader]
 FASTEST: Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -144,6 +148,23 @@ def bounded(document: Any) -> None:
             left += [(item, depth + 1) for item in node.value]
 
 
+def no_json(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (place, sentence) of each value that JSON, in which clients send it, does not have."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, (str, int, float, type(None))):
+                yield place, f"the key {str(key)[:60]!r} cannot be sent; allowed: text, in quotes"
+            yield from no_json(item, f"{place}/{key}" if place else str(key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from no_json(item, f"{place}[{index}]")
+    elif not isinstance(value, (str, int, float, type(None))):
+        kind = KINDS.get(type(value), "value")
+        yield place, f"the {kind} {str(value)[:60]!r} cannot be sent; allowed: text, in quotes"
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield place, f"{value} cannot be sent; allowed: a number, or text in quotes"
+
+
 def _long(node: Any) -> bool:
     """Tell whether a value or YAML node is a very long integer, also a hexadecimal one."""
     if isinstance(node, yaml.ScalarNode):
@@ -204,6 +225,17 @@ def walk(
             yield from walk(item, rest, spot, way)
         else:
             yield spot, item, way
+
+
+def placeholder(value: Any) -> str:
+    """Return NAME of <NAME>, which LCM replaces by an instantiation parameter; "" for all else."""
+    whole = isinstance(value, str) and value.startswith("<") and value.endswith(">")
+    return str(value)[1:-1] if whole else ""
+
+
+def initial_values(vnfd: Mapping[str, Any]) -> Iterator[Found]:
+    """Yield the values of parameters of initial primitives, of the VNF and of its VDUs."""
+    yield from walk(vnfd, f"{DAY12}[]/initial-config-primitive[]/parameter[]/value")
 
 
 def members_of(nsd: Mapping[str, Any]) -> set[str]:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from builder.documents import DAY12, FASTEST, Loader, repeated, walk
+from builder.documents import FASTEST, Loader, initial_values, placeholder, repeated, walk
 from builder.validate.context import Context, body_of, ids, rule
-from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem, problem
 from builder.validate.schema import shown
 
@@ -47,11 +46,8 @@ def records_of_vdus(ctx: Context) -> Iterator[Problem]:
 @rule("vnfd")
 def healed_parameters(ctx: Context) -> Iterator[Problem]:
     """Healing runs initial primitives again, but then OSM no longer has additionalParams."""
-    needed = {
-        value
-        for _, value, _ in ctx.each(f"{DAY12}[]/initial-config-primitive[]/parameter[]/value")
-        if isinstance(value, str) and WHOLE.fullmatch(value)
-    } - {"<rw_mgmt_ip>"}
+    values = {value for _, value, _ in initial_values(ctx.body) if placeholder(value)}
+    needed = values - {"<rw_mgmt_ip>"}
     for place, _, _ in ctx.each("df[0]/healing-aspect[]/healing-policy[]/day1?"):
         if needed:
             yield ctx.tell("healing-parameter", place, may=needed)

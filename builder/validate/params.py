@@ -1,20 +1,27 @@
 """Rules for instantiation parameters (`ns-create --config_file`, `nsi-create`)."""
 
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
 
-from builder.documents import DAY12, DocumentError, bounded, links_of, walk
+from builder.documents import (
+    DocumentError,
+    bounded,
+    initial_values,
+    links_of,
+    no_json,
+    placeholder,
+    walk,
+)
 from builder.parameters.agreement import disagreements
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Catalog, Document, numbered
 from builder.validate.params_models import MODELS, UUID, normalised
 from builder.validate.params_rules import addresses, resources, service, values, wrong_key
 from builder.validate.pool_rules import fixed, pools
-from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE
+from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY
 from builder.validate.problem import Problem, choices, problem
 from builder.validate.request import Request
 from builder.validate.schema import problems_of, shown
@@ -40,7 +47,7 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
         return [problem(where, "params-form/size", error=error)]
     foreign = {
         Problem(f"{where}: {at}", "refused", "wrong-value", say, say)
-        for at, say in _no_json(document)
+        for at, say in no_json(document)
     }
     if foreign:
         return sorted(foreign)
@@ -61,21 +68,6 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     if len(result) == 1:
         problems |= _ns(checked, result[0], where, catalog)
     return sorted(problems)
-
-
-def _no_json(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Return (place, sentence) of each value that JSON, in which clients send it, does not have."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _no_json(item, f"{place}/{key}" if place else str(key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _no_json(item, f"{place}[{index}]")
-    elif not isinstance(value, (str, int, float, type(None))):
-        kind = type(value).__name__
-        yield place, f"the {kind} {shown(str(value))} cannot be sent; allowed: text, in quotes"
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield place, f"{value} cannot be sent; allowed: a number, or text in quotes"
 
 
 def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[Problem]:
@@ -264,7 +256,7 @@ def _supplied(request: Request) -> Iterator[Problem]:
 
 def _needed(vnfd: Document) -> Iterator[tuple[str, str, str]]:
     """Return (day1-2 id, parameter, primitive) of every <parameter> of initial primitives."""
-    values = f"{DAY12}[]/initial-config-primitive[]/parameter[]/value"
-    for _, value, (_, entry, primitive, _) in walk(vnfd, values):
-        if isinstance(value, str) and WHOLE.fullmatch(value) and value[1:-1] not in BUILT_IN:
-            yield str(entry["id"]), value[1:-1], primitive["name"]
+    for _, value, (_, entry, primitive, _) in initial_values(vnfd):
+        name = placeholder(value)
+        if name and name not in BUILT_IN:
+            yield str(entry["id"]), name, primitive["name"]

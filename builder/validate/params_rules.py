@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from builder import documents
-from builder.documents import NICS, walk
+from builder.documents import NICS, placeholder, walk
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Document, day12_of, numbered
@@ -20,7 +20,6 @@ from builder.validate.primitive_rules import (
     LOOPBACK,
     NO_LOOPBACK,
     PARAM_KEY,
-    WHOLE,
     misfit,
 )
 from builder.validate.problem import Problem
@@ -117,7 +116,7 @@ def service(request: Request) -> Iterator[Problem]:
     for primitive in config.get("initial-config-primitive") or ():
         yield from _values(request, "additionalParamsForNs", given, primitive, None)
         for parameter in primitive.get("parameter") or ():
-            name = _name(parameter.get("value"))
+            name = placeholder(parameter.get("value"))
             if name and name not in (*BUILT_IN, "ns_config_info", "VDU_SCALE_INFO", *given):
                 words = {"primitive": primitive["name"], "name": name, "descriptor": request.nsd}
                 yield request.tell("params-ns-missing", "additionalParamsForNs", **words)
@@ -165,7 +164,7 @@ def _values(
     request: Request, place: str, params: Document, primitive: Document, charm: Charm | None
 ) -> Iterator[Problem]:
     for parameter in primitive.get("parameter") or ():
-        name = _name(parameter.get("value"))
+        name = placeholder(parameter.get("value"))
         if not name or name not in params or name in BUILT_IN:
             continue
         reason = _unfit(name, params[name], parameter, primitive, charm)
@@ -180,14 +179,14 @@ def _covered(
 ) -> Iterator[Problem]:
     """Prefixes that a link takes from peers must leave out its own inner address."""
     names = {each["name"]: each.get("value") for each in primitive.get("parameter") or ()}
-    values = {key: str(params.get(_name(value), value)) for key, value in names.items()}
+    values = {key: str(params.get(placeholder(value), value)) for key, value in names.items()}
     try:
         own = ipaddress.ip_interface(values["inner-address"]).ip
         texts = values["accept-prefixes"].split(",")
         prefixes = [ipaddress.ip_network(text.strip(" ")) for text in texts]
     except (KeyError, ValueError):
         return  # Not a link's, switched off, or of another form, which has its own problem.
-    spot = _name(names["accept-prefixes"]) or _name(names["inner-address"])
+    spot = placeholder(names["accept-prefixes"]) or placeholder(names["inner-address"])
     for prefix in prefixes:
         if own in prefix:
             yield request.tell("params-value/covers", f"{place}/{spot}", prefix=prefix, own=own)
@@ -251,8 +250,3 @@ def odd_text(value: str) -> str:
         if ADDRESS.fullmatch(part) and _network(part) is None:
             return "looks like an IPv4 address but is not one; allowed: such as 192.0.2.1/24"
     return ""
-
-
-def _name(value: Any) -> str:
-    """Return the name in <name>, "" for anything else."""
-    return value[1:-1] if isinstance(value, str) and WHOLE.fullmatch(value) else ""

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 
 from builder.declarations import Action
-from builder.documents import DAY12, charm_of
+from builder.documents import DAY12, charm_of, placeholder
 from builder.validate import forms
 from builder.validate.charm_files import Charm
 from builder.validate.charm_rules import named_charm
@@ -16,7 +16,6 @@ from builder.validate.context import Context, Document, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.schema import shown
 
-WHOLE = re.compile(r"<[^<>]+>")
 INSIDE = re.compile(r"<[A-Za-z_][A-Za-z0-9_]*>")
 PARAM_KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 BUILT_IN = {"rw_mgmt_ip", "OSM"}
@@ -115,7 +114,7 @@ def _default(ctx: Context, at: str, parameter: Document) -> Iterator[Problem]:
             yield ctx.tell("default-empty", at, parameter=parameter)
         return
     if parameter.get("data-type") == "BOOLEAN" and value.lower() not in ("true", "false"):
-        if not WHOLE.fullmatch(value):
+        if not placeholder(value):
             yield _truth(ctx, spot, value)
     yield from _integer(ctx, spot, parameter, value)
 
@@ -123,7 +122,7 @@ def _default(ctx: Context, at: str, parameter: Document) -> Iterator[Problem]:
 def _integer(ctx: Context, at: str, parameter: Document, value: Any) -> Iterator[Problem]:
     """Check that LCM can convert a value of data-type INTEGER."""
     if parameter.get("data-type") == "INTEGER" and value not in (None, ""):
-        reason = "" if WHOLE.fullmatch(str(value)) else misfit(value, "INTEGER", {})
+        reason = "" if placeholder(value) else misfit(value, "INTEGER", {})
         if reason:
             yield ctx.tell("action-value", at, reason=reason)
 
@@ -133,7 +132,7 @@ def _text(
 ) -> Iterator[Problem]:
     value: str = parameter["value"]
     reason = ""
-    if not WHOLE.fullmatch(value):
+    if not placeholder(value):
         if INSIDE.search(value):
             reason = "OSM substitutes only a value that is <name> as a whole"
         elif parameter.get("data-type") == "BOOLEAN" and value.lower() not in ("true", "false"):
@@ -235,7 +234,7 @@ def _parameter(
     if (parameter["name"], value) == LOOPBACK:
         yield ctx.tell("action-value", f"{at}/{key}", reason=NO_LOOPBACK)
         return
-    if value is None or value == "" or (isinstance(value, str) and WHOLE.fullmatch(value)):
+    if value in (None, "") or placeholder(value):
         return
     reason = misfit(value, kind, schema)
     if reason:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from builder.documents import DAY12, walk
+from builder.documents import initial_values, placeholder
 from builder.validate.context import Catalog, Document, numbered
-from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem, problem
 
 PARAMETER = "five-qi"  # Name of the parameter of a Day-1 primitive that enforces a 5QI.
@@ -13,12 +12,9 @@ NONE = (0, -1)  # Values that enforce no 5QI.
 
 def _names(vnfd: Document) -> set[str]:
     """Return the instantiation parameters of a VNF that become a 5QI."""
-    values = f"{DAY12}[]/initial-config-primitive[]/parameter[]/value"
-    return {
-        value[1:-1]
-        for _, value, (*_, parameter) in walk(vnfd, values)
-        if parameter["name"] == PARAMETER and isinstance(value, str) and WHOLE.fullmatch(value)
-    }
+    values = initial_values(vnfd)
+    named = {placeholder(v) for _, v, (*_, parameter) in values if parameter["name"] == PARAMETER}
+    return named - {""}
 
 
 def five_qi(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from builder.documents import DAY12, NICS, nics_at, walk
+from builder.documents import DAY12, NICS, initial_values, nics_at, walk
 from builder.validate.context import Context, Document, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.schema import LOADER, shown
@@ -107,8 +107,7 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
             )
     managed = nics_at(ctx.body, [ctx.body.get("mgmt-cp")])
     own = [name for of, name in managed if of == vdu["id"]]
-    values = f"{DAY12}[]/initial-config-primitive[]/parameter[]/value"
-    for where, value, (*_, parameter) in ctx.each(values):
+    for where, value, (*_, parameter) in initial_values(ctx.body):
         match = ENS.fullmatch(str(value))
         if parameter["name"] != "underlay-interface" or not match:
             continue

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from builder.documents import placeholder
 from lab.errors import LcmError
 
 _YAML_MARK = "!!yaml "
@@ -32,24 +33,16 @@ def map_primitive_params(
             value = given[key]
         elif "value" in parameter or "default-value" in parameter:
             value = parameter.get("value", parameter.get("default-value"))
-            placeholder = placeholder_name(value)
-            if placeholder is not None:
-                if placeholder not in instantiation:
+            if wanted := placeholder(value):
+                if wanted not in instantiation:
                     raise LcmError(
                         f"Parameter {value} needed to execute primitive {name} not provided"
                     )
-                value = instantiation[placeholder]
+                value = instantiation[wanted]
         else:
             raise LcmError(f"Parameter {key} needed to execute primitive {name} not provided")
         values[key] = _typed(value, parameter.get("data-type"), key, name)
     return values
-
-
-def placeholder_name(value: Any) -> str | None:
-    """Return ``x`` for the text ``<x>``, ``None`` for anything else."""
-    if isinstance(value, str) and len(value) > 2 and value[0] == "<" and value[-1] == ">":
-        return value[1:-1]
-    return None
 
 
 def _typed(value: Any, data_type: str | None, key: str, primitive: str) -> Any:

@@ -6,8 +6,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from builder.documents import placeholder
 from lab.descriptors.environments import day12
-from lab.descriptors.primitives import placeholder_name
 from lab.descriptors.service import Service, members, service, shared_parameters
 from lab.errors import ConflictError, LcmError, NbiError, unknown
 from lab.nbi import requests, validation
@@ -378,12 +378,12 @@ def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> Non
                         f"parameter '{parameter.get('name')}' of initial-config-primitive "
                         f"'{primitive['name']}' has no value, on which NBI fails"
                     )
-                placeholder = placeholder_name(parameter.get("value"))
-                if placeholder is None or placeholder in known:
+                wanted = placeholder(parameter["value"])
+                if not wanted or wanted in known:
                     continue
                 owner = f"vnfd[id={svc.vnfds[env.member_vnf_index]['id']}]:day1-2 configuration"
                 raise NbiError(
-                    f"Parameter '<{placeholder}>' needed for {owner}:initial-config-primitive"
+                    f"Parameter '<{wanted}>' needed for {owner}:initial-config-primitive"
                     f"[name={primitive['name']}] not supplied (member-vnf-index "
                     f"{env.member_vnf_index})"
                 )

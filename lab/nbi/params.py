@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from builder.documents import DocumentError, load
+from builder.documents import DocumentError, load, no_json
 from lab.errors import NbiError
 from lab.records.store import NSDS, NSTS, VIMS, Store
 
@@ -41,26 +41,15 @@ def load_mapping(text: str, what: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise NbiError(f"{what} must be a mapping (key: value), not a {type(value).__name__}")
+        raise NbiError(f"{what} must be a mapping (key: value)")
     return as_json(value, what)
 
 
 def as_json(document: dict[str, Any], what: str) -> dict[str, Any]:
     """Return a document as osmclient sends it and records keep it: in JSON, with text as keys."""
-
-    def refuse(value: Any) -> None:
-        raise NbiError(
-            f"{what} has the {type(value).__name__} {value}; allowed: text (in quotes where it "
-            "looks like a date), numbers, true, false, null, lists and mappings"
-        )
-
-    try:
-        result: dict[str, Any] = json.loads(json.dumps(document, default=refuse, allow_nan=False))
-    except (TypeError, ValueError):
-        raise NbiError(
-            f"{what} is no JSON; allowed: keys that are text (in quotes where they look like a"
-            " date), and no .inf or .nan"
-        ) from None
+    for place, sentence in no_json(document):
+        raise NbiError(f"{what}: {place}: {sentence}" if place else f"{what}: {sentence}")
+    result: dict[str, Any] = json.loads(json.dumps(document))
     return result
 
 

@@ -480,10 +480,10 @@ def test_body_that_is_no_document(api: Api, content: bytes, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("2026-11-23", "The body has the date 2026-11-23; allowed: text (in quotes"),
-        ("!!binary aGFsbG8=", "The body has the bytes"),
-        (".nan", "The body is no JSON"),
-        ("{2026-11-23: 2}", "The body is no JSON"),
+        ("2026-11-23", "The body: config/key: the date '2026-11-23' cannot be sent; allowed: text"),
+        ("!!binary aGFsbG8=", "The body: config/key: the binary data"),
+        (".nan", "The body: config/key: nan cannot be sent"),
+        ("{2026-11-23: 2}", "The body: config/key: the key '2026-11-23' cannot be sent"),
     ],
 )
 def test_yaml_that_is_no_json(api: Api, value: str, text: str) -> None:
