@@ -501,7 +501,7 @@ def main() -> None:
     except SystemExit:
         stop()
     except Exception as error:
-        fail(f"{type(error).__name__}: {error}")
+        fail(f"{error}".strip() or "no reason known")
 
 
 if __name__ == "__main__":

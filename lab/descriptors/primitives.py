@@ -53,11 +53,8 @@ def _typed(value: Any, data_type: str | None, key: str, primitive: str) -> Any:
     if data_type == "INTEGER":
         try:
             return int(value)
-        except ValueError:
+        except (ValueError, TypeError):  # of null, on which LCM fails without a sentence
             raise LcmError(f"Parameter {key} of primitive {primitive} must be integer") from None
-        except TypeError as error:
-            # LCM does not catch it and shows where it happened.
-            raise LcmError(f"TypeError: {error}") from None
     if data_type == "BOOLEAN":
         # LCM's own rule: everything except the word "false" is true, also "", "0" and "no".
         return str(value).lower() != "false"

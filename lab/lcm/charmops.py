@@ -86,10 +86,7 @@ class CharmOps:
         try:
             if bad:
                 # python-libjuju sends every value as text and fails on other types.
-                value = options[bad[0]]
-                raise LcmError(
-                    f"option {bad[0]} is {type(value).__name__}, set_config takes strings only"
-                )
+                raise LcmError(f"option {bad[0]} is no text; set_config takes texts only")
             self.model.set_config(self.application, dict(options))
         except LcmError as error:
             raise LcmError(f"Error configuring application into ee={ee} : {error}") from None

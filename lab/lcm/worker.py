@@ -41,7 +41,8 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
     """Run an operation in this process; return its final state."""
     store = Store(home)
     record_worker(store, op_id, os.getpid(), collection)
-    journal = Journal(operation_folder(home, op_id) / "events.jsonl")
+    folder = operation_folder(home, op_id)
+    journal = Journal(folder / "events.jsonl")
     try:
         work = Work(store, Backends(home), lab_timeouts(), journal)
         if collection == NSIOPS:
@@ -53,7 +54,7 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
             reason = of_file(error)
         elif not isinstance(error, LabError):
             traceback.print_exc()
-            reason = f"internal error: {error!r}"
+            reason = f"internal error; {folder / 'worker.log'} says more"
         document = store.readable(collection, op_id)
         subject = "nsi" if collection == NSIOPS else "ns"
         try:

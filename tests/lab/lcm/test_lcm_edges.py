@@ -113,6 +113,21 @@ def test_a_worker_names_the_folder_without_room(
     assert capsys.readouterr().out == f"{where}/vca; {where}/nbi\n"
 
 
+def test_a_fault_of_the_lab_is_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = {"_id": "op", "nsInstanceId": "n", "lcmOperationType": "action"}
+    told: list[str] = []
+    monkeypatch.setattr(worker, "record_worker", lambda *_: None)
+    monkeypatch.setattr(worker, "_on_service", lambda *_: {}["nobody"])
+    monkeypatch.setattr(Store, "readable", lambda *_: document)
+    monkeypatch.setattr(worker, "fail", lambda *words: told.append(words[-1]))
+    assert worker.run(tmp_path, "op") == "FAILED"
+    log = tmp_path / "lcm" / "operations" / "op" / "worker.log"
+    assert told == [f"internal error; {log} says more"]
+    assert "KeyError: 'nobody'" in capsys.readouterr().err
+
+
 def test_watch_notices_a_dead_worker(tmp_path: Path) -> None:
     outcome = watch(Tail(tmp_path / "e"), lambda: False, Console(file=io.StringIO()), 20)
     assert (outcome.state, outcome.lost) == ("FAILED", True)

@@ -348,6 +348,9 @@ def test_non_string_config_is_refused_as_libjuju_does(world: World) -> None:
     config["parameter"].append({"name": "port", "data-type": "INTEGER", "value": "1"})
     assert world.run() == "FAILED"
     assert "Error configuring application into ee=" in world.op["detailed-status"]
+    assert world.op["detailed-status"].endswith(
+        "option port is no text; set_config takes texts only"
+    )
 
 
 def test_missing_value_has_lcms_text(world: World) -> None:
