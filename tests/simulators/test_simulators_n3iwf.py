@@ -403,7 +403,7 @@ def test_a_ue_that_is_gone_is_released(town: Run) -> None:
 def test_who_begins_and_does_not_go_on_is_forgotten(
     town: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(n3iwf, "HALF_OPEN", 0.3)
+    monkeypatch.setattr(n3iwf, "HALF_OPEN", 2.0)
 
     async def go(town: Town) -> None:
         one = await town.ue()
