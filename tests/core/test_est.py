@@ -334,7 +334,7 @@ def test_a_vdu_with_a_vendors_certificate_enrols_and_renews(cell: Cell) -> None:
         ({"server": "127.0.0.1:{}/nothing"}, "cacerts: HTTP 403 Forbidden"),
         ({"own": "device"}, "simplereenroll: HTTP 403 Forbidden"),
         ({"own": "nothing"}, "No such file or directory"),
-        ({"own": "root"}, "ALERT|EOF occurred"),
+        ({"own": "root"}, "the server ended TLS; it may refuse the certificate of this VDU"),
     ],
     ids=["false CA", "other name", "down", "no such label", "not the one in use", "no file", "CA"],
 )
@@ -426,6 +426,39 @@ def test_a_server_with_an_expired_certificate_is_told(cell: Cell) -> None:
         answer = cell.enrol(server=f"127.0.0.1:{server.getsockname()[1]}")
         thread.join()
     assert answer == ("", "the server's certificate is not trusted: certificate has expired")
+
+
+@pytest.mark.parametrize(
+    ("version", "sentence"),
+    [
+        (None, "the server does not speak TLS at that port"),
+        (
+            ssl.TLSVersion.TLSv1_2,
+            "the server ended TLS; it may refuse the certificate of this VDU (unknown ca)",
+        ),
+    ],
+)
+def test_a_server_that_ends_tls_is_told(
+    cell: Cell, version: ssl.TLSVersion | None, sentence: str
+) -> None:
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(ssl.SSLError):
+            if version is None:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                return
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.maximum_version, context.verify_mode = version, ssl.CERT_REQUIRED
+            context.load_cert_chain(cell.ca.folder / "tls.pem", cell.ca.folder / "tls.key")
+            context.wrap_socket(connection, server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        answer = cell.enrol(f"127.0.0.1:{listener.getsockname()[1]}")
+        server.join()
+    assert answer == ("", sentence)
 
 
 def test_a_request_that_another_key_signed_is_refused_by_the_server(cell: Cell) -> None:

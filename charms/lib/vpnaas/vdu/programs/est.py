@@ -127,20 +127,30 @@ def _late(*_: object) -> None:
     raise EstError("the server did not end within {} s".format(MOST_SECONDS))
 
 
+def _why(error: Exception, server: str) -> str:
+    if isinstance(error, socket.gaierror):
+        return "the VDU's name servers give no address of {}".format(server)
+    # An SSLError is an OSError too; its reason is the readable part.
+    reason = str(getattr(error, "reason", "") or error)
+    untrusted = getattr(error, "verify_message", "")
+    if untrusted:
+        return "the server's certificate is not trusted: " + untrusted
+    if reason == "WRONG_VERSION_NUMBER":
+        return "the server does not speak TLS at that port"
+    ended = "the server ended TLS; it may refuse the certificate of this VDU"
+    alert = reason.partition("_ALERT_")[2].replace("_", " ").lower()
+    if alert or isinstance(error, ssl.SSLEOFError):
+        return "{} ({})".format(ended, alert) if alert else ended
+    return reason
+
+
 def main(words: List[str]) -> int:
     signal.signal(signal.SIGALRM, _late)
     signal.alarm(MOST_SECONDS)
     try:
         issued, behind = enrol(words)
     except (EstError, OSError, http.client.HTTPException, subprocess.SubprocessError) as error:
-        # An SSLError is an OSError too; its reason is the readable part.
-        reason = getattr(error, "reason", "") or error
-        untrusted = getattr(error, "verify_message", "")
-        if untrusted:
-            reason = "the server's certificate is not trusted: " + untrusted
-        if isinstance(error, socket.gaierror):
-            reason = "the VDU's name servers give no address of {}".format(words[1])
-        sys.stderr.write("{}\n".format(" ".join(str(reason).split())[:200]))
+        sys.stderr.write("{}\n".format(" ".join(_why(error, words[1]).split())[:200]))
         return 1
     signal.alarm(0)
     put(words[7], behind)
