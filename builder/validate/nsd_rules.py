@@ -1,15 +1,11 @@
 """Rules for NSDs: connections, and the names of Juju applications."""
 
-import re
 from collections.abc import Iterator
 
 from builder.documents import DAY12
+from builder.naming import LENGTH, application_name, is_refused
 from builder.validate.context import Context, day12_of, ids, rule
 from builder.validate.problem import Problem
-
-NAME_LENGTH = 12  # Characters of an id that LCM puts into the name of a Juju application.
-NO_NAME = re.compile("[^a-z0-9_ -]", re.IGNORECASE | re.ASCII)
-"""What LCM leaves in the name, and Juju refuses."""
 
 
 @rule("nsd")
@@ -43,37 +39,40 @@ def links(ctx: Context) -> Iterator[Problem]:
 @rule("vnfd")
 def application_names_of_vdus(ctx: Context) -> Iterator[Problem]:
     """Names can collide in one VNF too, whose VDUs have charms of their own."""
-    seen: dict[tuple[str, str], tuple[str, str]] = {}
-    for place, name, (_, entry, environment) in ctx.each(
+    seen: dict[str, list[str]] = {}
+    for place, ee_id, (_, entry, environment) in ctx.each(
         f"{DAY12}[]/execution-environment-list[]/id"
     ):
-        own = ("" if entry["id"] == ctx.body["id"] else entry["id"], name)
+        vdu_id = None if entry["id"] == ctx.body["id"] else entry["id"]
+        own = [ee_id] if vdu_id is None else [vdu_id, ee_id]
         for id in own:
-            if environment.get("juju") and NO_NAME.search(id[:NAME_LENGTH]):
-                yield ctx.tell("app-name/letters", place, id=id, length=NAME_LENGTH)
-        other = seen.setdefault((own[0][:NAME_LENGTH], own[1][:NAME_LENGTH]), own)
+            if environment.get("juju") and is_refused(id):
+                yield ctx.tell("app-name/letters", place, id=id, length=LENGTH)
+        name = application_name(ee_id=ee_id, member_vnf_index="vnf", vdu_id=vdu_id)
+        other = seen.setdefault(name, own)
         if other != own and environment.get("juju"):
-            ends = " and ".join(repr("/".join(filter(None, end))) for end in (other, own))
-            yield ctx.tell("app-name", place, ends=ends, length=NAME_LENGTH)
+            ends = " and ".join(repr("/".join(end)) for end in (other, own))
+            yield ctx.tell("app-name", place, ends=ends, length=LENGTH)
 
 
 @rule("nsd")
 def application_names(ctx: Context) -> Iterator[Problem]:
     """Juju applications are named after the first characters of ids, so names can collide."""
-    seen: dict[tuple[str, ...], str] = {}
+    seen: dict[str, str] = {}
     for place, profile, _ in ctx.each("df[]/vnf-profile[]"):
+        index = profile["id"]
         vnfd = ctx.catalog.vnfds.get(profile["vnfd-id"])
         if vnfd is None:
             continue
         for _, entry in day12_of("", vnfd["df"][0]):
-            level = "" if entry["id"] == vnfd["id"] else entry["id"]  # of the VNF, or a VDU's id
+            vdu_id = None if entry["id"] == vnfd["id"] else entry["id"]
             for environment in entry.get("execution-environment-list") or ():
-                if environment.get("juju") and NO_NAME.search(profile["id"][:NAME_LENGTH]):
-                    where, id = f"{place}/id", profile["id"]
-                    yield ctx.tell("app-name/letters", where, id=id, length=NAME_LENGTH)
-                words = (environment["id"], profile["id"], level)
-                name = tuple(word[:NAME_LENGTH] for word in words)
-                other = seen.setdefault(name, profile["id"])
-                if other != profile["id"]:
-                    ends = f"{other!r} and {profile['id']!r}"
-                    yield ctx.tell("app-name", f"{place}/id", ends=ends, length=NAME_LENGTH)
+                if environment.get("juju") and is_refused(index):
+                    yield ctx.tell("app-name/letters", f"{place}/id", id=index, length=LENGTH)
+                name = application_name(
+                    ee_id=environment["id"], member_vnf_index=index, vdu_id=vdu_id
+                )
+                other = seen.setdefault(name, index)
+                if other != index:
+                    ends = f"{other!r} and {index!r}"
+                    yield ctx.tell("app-name", f"{place}/id", ends=ends, length=LENGTH)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from builder.documents import DAY12, walk
-from lab.descriptors.naming import application_name
+from builder.naming import application_name
 from lab.errors import LcmError
 
 
@@ -143,8 +143,7 @@ def _of_entry(
                 member_vnf_index=index,
                 vdu_id=vdu_id,
                 # LCM uses the instance's count index for the VNF, too.
-                vnf_count=count,
-                vdu_count=count,
+                count=count,
             ),
             charm=charm,
             helm=not juju,

@@ -696,6 +696,15 @@ NSD = [
     ),
     ns_case(
         "app-name",
+        put("df/0/vnf-profile/0/id", "gate_one"),
+        *member(0, "gate_one"),
+        put("df/0/vnf-profile/1/id", "Gate-One"),
+        *member(1, "Gate-One"),
+        drop("ns-configuration"),
+        at="vnf-profile[1]/id",
+    ),
+    ns_case(
+        "app-name",
         put("df/0/vnf-profile/0/id", "server_ü"),
         *member(0, "server_ü"),
         drop("ns-configuration"),

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from support.lcm_fakes import day12_of, nsd, params, vnfd
 
 from builder.declarations import NAME
+from builder.naming import application_name, juju_name
 from builder.validate.cloudinit_rules import OSM_KEYS
 from lab.cli.heal_options import heal_words
 from lab.cluster.frontend import Frontend
 from lab.descriptors.day0 import osm_params, render_user_data
 from lab.descriptors.environments import environments, vdu_count
-from lab.descriptors.naming import application_name, host_name, juju_name, server_name
+from lab.descriptors.naming import host_name, server_name
 from lab.descriptors.primitives import by_seq, map_primitive_params, terminate_params
 from lab.descriptors.relations import relations
 from lab.descriptors.topology import plan
@@ -39,9 +40,9 @@ def test_digit_groups_get_a_z_and_parts_are_cut_at_twelve() -> None:
         ee_id="a-very-long-environment",
         member_vnf_index="1",
         vdu_id="box-with-long-name",
-        vdu_count=3,
+        count=3,
     )
-    assert name == "a-very-long-z0-z1-box-with-lon-z3-vdu"
+    assert name == "a-very-long-z3-z1-box-with-lon-z3-vdu"
 
 
 @given(st.text(string.ascii_letters + string.digits + "_ -", min_size=1, max_size=40))
