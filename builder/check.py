@@ -93,7 +93,7 @@ def users_parameters(path: Path, catalog: Catalog) -> list[Problem]:
 def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:
     members = {str(m["member-vnf-index"]) for m in params.get("additionalParamsForVnf") or ()}
     known = list(catalog.nsds.values())
-    services = [nsd for nsd in known if members == documents.members_of(nsd)] or (
+    services = [nsd for nsd in known if members == documents.profiles_of(nsd).keys()] or (
         known if len(known) == 1 else []
     )
     if not services:
@@ -134,6 +134,6 @@ def _members(document: dict[str, Any]) -> dict[str, set[str]]:
 
 def _members_of(nst: Document, catalog: Catalog) -> dict[str, set[str]]:
     return {
-        str(subnet["id"]): documents.members_of(catalog.nsds.get(subnet["nsd-ref"], {}))
+        str(subnet["id"]): set(documents.profiles_of(catalog.nsds.get(subnet["nsd-ref"], {})))
         for subnet in nst.get("netslice-subnet") or ()
     }

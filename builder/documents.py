@@ -238,8 +238,19 @@ def initial_values(vnfd: Mapping[str, Any]) -> Iterator[Found]:
     yield from walk(vnfd, f"{DAY12}[]/initial-config-primitive[]/parameter[]/value")
 
 
-def members_of(nsd: Mapping[str, Any]) -> set[str]:
-    return {str(profile["id"]) for _, profile, _ in walk(nsd, "df[0]/vnf-profile[]")}
+def profiles_of(nsd: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the vnf-profile of each member of a service, by its member-vnf-index."""
+    return {str(each["id"]): each for _, each, _ in walk(nsd, "df[0]/vnf-profile[]")}
+
+
+def ip_profile(link_profile: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ip-profile that LCM makes of an NSD's virtual-link-profile."""
+    layer3 = (link_profile.get("virtual-link-protocol-data") or {}).get("l3-protocol-data") or {}
+    names = {"cidr": "subnet-address", "gateway-ip": "gateway-address"}
+    found = {new: layer3[old] for old, new in names.items() if layer3.get(old) is not None}
+    if layer3.get("dhcp-enabled") is not None:
+        found["dhcp-params"] = {"enabled": layer3["dhcp-enabled"]}
+    return found
 
 
 def links_of(nsd: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:

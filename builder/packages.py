@@ -162,7 +162,7 @@ def related(document: dict[str, Any], packages: dict[str, Package]) -> dict[str,
         return dict(document, **{"netslice-subnet": subnets})
     members = {str(m["member-vnf-index"]) for m in document.get("additionalParamsForVnf") or ()}
     nsds = [package.body for package in packages.values() if package.kind == "ns"]
-    fitting = [nsd for nsd in nsds if members == documents.members_of(nsd)]
+    fitting = [nsd for nsd in nsds if members == documents.profiles_of(nsd).keys()]
     return helm.parameters(document, fitting)
 
 

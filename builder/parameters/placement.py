@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, IPvAnyAddress
 
 from builder import documents
-from builder.documents import links_of, nics_at
+from builder.documents import links_of, nics_at, profiles_of
 from builder.errors import BuildError
 from builder.strict import Strict, checked
 
@@ -73,7 +73,7 @@ def parameters(
         vnfds: VNFD by id.
         where: Name of the file, for messages.
     """
-    profiles = {str(p["id"]): p for p in nsd["df"][0]["vnf-profile"]}
+    profiles = profiles_of(nsd)
     _check_names(deployment, set(profiles), where)
     document = copy.deepcopy(dict(base))
     document["vnf"] = [

@@ -13,6 +13,7 @@ from builder.documents import (
     links_of,
     no_json,
     placeholder,
+    profiles_of,
     walk,
 )
 from builder.parameters.agreement import disagreements
@@ -72,8 +73,8 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
 
 def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[Problem]:
     vnfds = {
-        str(profile["id"]): catalog.vnfds.get(profile["vnfd-id"], {})
-        for profile in nsd["df"][0].get("vnf-profile") or ()
+        member: catalog.vnfds.get(profile["vnfd-id"], {})
+        for member, profile in profiles_of(nsd).items()
     }
     request = Request(document, nsd, vnfds, catalog, where)
     problems: set[Problem] = set()

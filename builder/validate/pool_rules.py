@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
-from builder.documents import links_of, nics_at, walk
+from builder.documents import ip_profile, links_of, nics_at, walk
 from builder.validate.context import Context, Document, rule
 from builder.validate.problem import Problem
 from builder.validate.request import Request
@@ -77,18 +77,8 @@ def pools(request: Request) -> Iterator[Problem]:
 def _profiles(flavour: Document) -> dict[Any, Document]:
     """Return the ip-profile of each virtual link of an NSD's flavour."""
     return {
-        profile.get("virtual-link-desc-id"): _given(profile)
+        profile.get("virtual-link-desc-id"): ip_profile(profile)
         for profile in flavour.get("virtual-link-profile") or ()
-    }
-
-
-def _given(profile: Document) -> Document:
-    """Return the ip-profile that LCM makes of an NSD's virtual-link-profile."""
-    layer3 = (profile.get("virtual-link-protocol-data") or {}).get("l3-protocol-data") or {}
-    return {
-        "subnet-address": layer3.get("cidr"),
-        "gateway-address": layer3.get("gateway-ip"),
-        "dhcp-params": {"enabled": layer3.get("dhcp-enabled", False)},
     }
 
 

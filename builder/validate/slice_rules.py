@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from builder.documents import initial_values, placeholder
+from builder.documents import initial_values, placeholder, profiles_of
 from builder.validate.context import Catalog, Document, numbered
 from builder.validate.problem import Problem, problem
 
@@ -30,10 +30,10 @@ def five_qi(
         nsd = subnets.get(subnet["id"])
         if nsd is None:
             continue
-        members = {str(p["id"]): p["vnfd-id"] for p in nsd["df"][0].get("vnf-profile") or ()}
+        members = profiles_of(nsd)
         key = "additionalParamsForVnf"
         for place, entry in numbered(f"{at}/{key}", subnet.get(key)):
-            vnfd = catalog.vnfds.get(members.get(entry["member-vnf-index"], ""))
+            vnfd = catalog.vnfds.get(members.get(entry["member-vnf-index"], {}).get("vnfd-id", ""))
             names = _names(vnfd) if vnfd else set()
             could = could or bool(names)
             values = entry.get("additionalParams") or {}

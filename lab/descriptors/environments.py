@@ -47,12 +47,11 @@ def day12(vnfd: Mapping[str, Any], entry_id: str) -> Mapping[str, Any] | None:
 
 def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
     """Return how many instances of a VDU the first instantiation level asks for."""
-    df = (vnfd.get("df") or [{}])[0]
-    levels = df.get("instantiation-level") or ()
-    if not levels:
+    level = next((level for _, level, _ in walk(vnfd, "df[0]/instantiation-level[0]")), None)
+    if level is None:
         # LCM takes the first level without a check.
         raise LcmError(f"vnfd '{vnfd['id']}' has no instantiation-level, on which OSM fails")
-    entry = entry_of(levels[0].get("vdu-level"), "vdu-id", str(vdu_id))
+    entry = entry_of(level.get("vdu-level"), "vdu-id", str(vdu_id))
     return int(entry.get("number-of-instances", 1))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from builder.documents import profiles_of
 from lab.descriptors.environments import Environment, Instances, environments
 from lab.descriptors.relations import Relation, relations
 from lab.descriptors.topology import Plan, plan
@@ -36,12 +37,11 @@ class Service:
 def members(nsd: Mapping[str, Any], store: Store) -> dict[str, Document]:
     """Return member-vnf-index -> VNF package, in the order of the NSD's profiles."""
     known = {d["id"]: d for d in store.all(VNFDS)}
-    df = (nsd.get("df") or [{}])[0]
     result = {}
-    for profile in df.get("vnf-profile") or ():
+    for index, profile in profiles_of(nsd).items():
         if profile["vnfd-id"] not in known:
             raise LcmError(f"vnfd '{profile['vnfd-id']}' is not in the catalogue")
-        result[str(profile["id"])] = known[profile["vnfd-id"]]
+        result[index] = known[profile["vnfd-id"]]
     return result
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any
 
-from builder.documents import NICS, walk
+from builder.documents import NICS, ip_profile, profiles_of, walk
 from lab.descriptors.environments import Instances, counts_of, day12, entry_of
 from lab.descriptors.naming import host_name, network_name, server_name
 from lab.errors import LcmError
@@ -108,11 +108,9 @@ class _Planner:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        df = (self.nsd.get("df") or [{}])[0]
-        self.profiles = {str(p["id"]): p for p in df.get("vnf-profile") or ()}
-        self.link_profiles = {
-            p.get("virtual-link-desc-id"): p for p in df.get("virtual-link-profile") or ()
-        }
+        self.profiles = profiles_of(self.nsd)
+        links = walk(self.nsd, "df[0]/virtual-link-profile[]")
+        self.link_profiles = {p.get("virtual-link-desc-id"): p for _, p, _ in links}
         self.links = {link["id"]: link for link in self.nsd.get("virtual-link-desc") or ()}
         given = self.params.get("vnf")
         self.vnf_params = {i: entry_of(given, "member-vnf-index", i) for i in self.vnfds}
@@ -223,7 +221,6 @@ class _Planner:
 
     def _ns_network(self, link_id: str, vim: str) -> Network:
         # LCM finds the link by the profile's id; profiles usually carry the id of their link.
-        profile = self.link_profiles.get(link_id)
         link = self.links.get(link_id)
         if link is None:
             raise LcmError(
@@ -233,10 +230,10 @@ class _Planner:
         default = self.params["vimAccountId"]
         first = self._existing(given, default) or link.get("vim-network-name")
         existing = self._existing(given, vim) or first
-        ip_profile: Mapping[str, Any] = {}
+        subnet: Mapping[str, Any] = {}
         if vim == default and (link_id, vim) not in self.placed:
             # A given ip-profile replaces the NSD's as a whole.
-            ip_profile = given.get("ip-profile", _nsd_ip_profile(profile)) or {}
+            subnet = given.get("ip-profile", ip_profile(self.link_profiles.get(link_id, {}))) or {}
         return self._add(
             Network(
                 key=f"ns/{link_id}@{vim}",
@@ -246,7 +243,7 @@ class _Planner:
                 management=bool(link.get("mgmt-network")),
                 existing=existing,
                 common_id=given.get("common_id"),
-                **_subnet(ip_profile),
+                **_subnet(subnet),
             )
         )
 
@@ -277,7 +274,6 @@ class _Planner:
     def _vnf_network(self, index: str, link_id: str) -> Network:
         vim = self.vims[index]
         given = entry_of(self.vnf_params[index].get("internal-vld"), "name", link_id)
-        ip_profile = given.get("ip-profile") or {}
         existing = self._existing(given, vim)
         return self._add(
             Network(
@@ -286,7 +282,7 @@ class _Planner:
                 vim=vim,
                 name=existing or network_name(self.ns_name, f"{index}-{link_id}"),
                 existing=existing,
-                **_subnet(ip_profile),
+                **_subnet(given.get("ip-profile") or {}),
             )
         )
 
@@ -341,27 +337,20 @@ def _management_points(vnfd: Mapping[str, Any], vdu_id: str) -> set[str]:
     return {ext_id for entry in entries for _, ext_id, _ in walk(entry, point)}
 
 
-def _nsd_ip_profile(profile: Mapping[str, Any] | None) -> dict[str, Any]:
-    protocol = (profile or {}).get("virtual-link-protocol-data") or {}
-    layer3 = protocol.get("l3-protocol-data") or {}
-    names = {"cidr": "subnet-address", "gateway-ip": "gateway-address", "dhcp-enabled": "dhcp"}
-    return {new: layer3[old] for old, new in names.items() if layer3.get(old) is not None}
-
-
-def _subnet(ip_profile: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what LCM and RO make of an ip-profile (``vld_to_ro_ip_profile``, ``new_network``).
+def _subnet(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what LCM and RO make of an ip-profile (``vld_to_ro_profile``, ``new_network``).
 
     A profile that does not mention DHCP has none; Neutron's default, on, is for no profile at all.
     """
-    given = ip_profile.get("dhcp-params") or {}
+    given = profile.get("dhcp-params") or {}
     pool = None
     if given.get("start-address") and given.get("count"):
         first = str(given["start-address"])
         pool = first, str(ip_address(first) + int(given["count"]) - 1)
     return {
-        "subnet": ip_profile.get("subnet-address"),
-        "gateway": ip_profile.get("gateway-address"),
-        "dhcp": bool(not ip_profile or given.get("enabled") or ip_profile.get("dhcp")),
+        "subnet": profile.get("subnet-address"),
+        "gateway": profile.get("gateway-address"),
+        "dhcp": bool(not profile or given.get("enabled")),
         "pool": pool,
     }
 

@@ -116,14 +116,11 @@ class Catalogue:
             text, there = f"package '{source}' does not exist", source.parent.glob("*.tar.gz")
             archives = [path.name for path in there]
             raise unknown(text, source.name, archives) if archives else NbiError(text)
-        vnfds = [d for d in self.store.all(VNFDS) if d["_id"] != replaced]
-        package, warnings = validation.package(
-            source,
-            {d["id"]: d["descriptor"] for d in vnfds},
-            {d["id"]: d["descriptor"] for d in self.store.all(NSDS) if d["_id"] != replaced},
-            {d["id"]: self.folder(d) for d in vnfds},
-            strict,
+        others = (
+            [d for d in self.store.all(each) if d["_id"] != replaced] for each in (VNFDS, NSDS)
         )
+        known = validation.catalog(self.store.root, *others)
+        package, warnings = validation.package(source, known, strict)
         target = self.store.root / "packages" / place
         try:
             descriptor = _descriptor(package, KINDS[kind])

@@ -112,12 +112,10 @@ class Engine(Instances):
     ) -> Started:
         """Check a request for a service as NBI does, record the service and start it."""
         nsd = self.store.get(NSDS, request["nsdId"])
-        packages = list(self._members(nsd["descriptor"]).values())
-        vnfds = {d["id"]: d["descriptor"] for d in packages}
-        nsds = {nsd["id"]: nsd["descriptor"]}
-        folders = {d["id"]: self.catalogue.folder(d) for d in packages}
+        packages = self._members(nsd["descriptor"]).values()
         params = request if written is None else written
-        warnings = validation.parameters("ns", params, vnfds, nsds, folders)
+        known = validation.catalog(self.store.root, packages, [nsd])
+        warnings = validation.parameters("ns", params, known)
         prepared = self.prepare(nsd, request)
         self.record([prepared])
         return self._start(prepared.operation, prepared.nsr, warnings)

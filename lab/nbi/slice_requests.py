@@ -51,15 +51,10 @@ class Slices(Instances):
         """Check a request for a slice as NBI does, record the slice and start it."""
         nst = self.store.get(NSTS, request["nstId"])
         template: Document = copy.deepcopy(nst["descriptor"])
-        vnfds = self.store.all(VNFDS)
-        warnings = validation.parameters(
-            "nsi",
-            request if written is None else written,
-            {d["id"]: d["descriptor"] for d in vnfds},
-            {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
-            {d["id"]: self.engine.catalogue.folder(d) for d in vnfds},
-            {nst["id"]: template},
-        )
+        params = request if written is None else written
+        packages = self.store.all(VNFDS), self.store.all(NSDS)
+        known = validation.catalog(self.store.root, *packages, [nst])
+        warnings = validation.parameters("nsi", params, known)
         self.engine.check(request)
         _check_template(template)
         with self.store.lock(NSIS):

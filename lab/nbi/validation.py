@@ -2,83 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from builder.documents import profiles_of
 from lab.errors import NbiError
 from lab.records.store import Document
 
 if TYPE_CHECKING:
-    from builder.validate import Package, Problem
+    from builder.validate import Catalog, Package, Problem
 
 # The functions import the rules, because this import is the slowest part of a short command.
 
 
-def package(
-    path: Path,
-    vnfds: Mapping[str, Document],
-    nsds: Mapping[str, Document],
-    folders: Mapping[str, Path],
-    strict: bool,
-) -> tuple[Package, list[str]]:
-    """Read a package; return it and the warnings. ``strict``: refuse it for any finding.
+def catalog(
+    root: Path, vnfds: Iterable[Document], nsds: Iterable[Document], nsts: Iterable[Document] = ()
+) -> Catalog:
+    """Return the catalogue of some packages, given by their records; ``root`` has their folders."""
+    from builder.validate import Catalog
 
-    The mappings are the catalogue by id: VNFDs, NSDs, and the VNFDs' unpacked packages.
-    """
-    from builder.validate import Catalog, PackageError, read, validate
+    def bodies(records: Iterable[Document]) -> dict[str, Document]:
+        return {each["id"]: each["descriptor"] for each in records}
 
-    catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), folders=dict(folders))
+    vnfds = list(vnfds)
+    folders = {each["id"]: root / str(each["folder"]) for each in vnfds}
+    return Catalog(bodies(vnfds), bodies(nsds), nsts=bodies(nsts), folders=folders)
+
+
+def package(path: Path, known: Catalog, strict: bool) -> tuple[Package, list[str]]:
+    """Read a package; return it and the warnings. ``strict``: refuse it for any finding."""
+    from builder.validate import PackageError, read, validate
+
     try:
         found = read(path)
     except PackageError as error:
         raise _refusal([error.problem], path.name) from None
-    return found, _sorted(validate(found, catalog), strict, path.name)
+    return found, _sorted(validate(found, known), strict, path.name)
 
 
 def parameters(
-    kind: Literal["ns", "nsi"],
-    document: Mapping[str, Any],
-    vnfds: Mapping[str, Document],
-    nsds: Mapping[str, Document],
-    folders: Mapping[str, Path],
-    nsts: Mapping[str, Document] | None = None,
+    kind: Literal["ns", "nsi"], document: Mapping[str, Any], known: Catalog
 ) -> list[str]:
     """Return the warnings about the parameters of a service or slice, as an operator wrote them.
 
-    The other mappings are descriptors by id, and the VNFDs' unpacked packages. If there are slice
-    templates, the slice's own is the only one; else the service's NSD is.
+    If there are slice templates, the slice's own is the only one; else the service's NSD is.
     """
-    from builder.validate import Catalog, validate_params
+    from builder.validate import validate_params
 
-    catalog = Catalog(
-        vnfds=dict(vnfds), nsds=dict(nsds), nsts=dict(nsts or {}), folders=dict(folders)
-    )
     own = {"ns": "nsdId", "nsi": "nstId"}[kind]
     request = {key: value for key, value in document.items() if key != own}
     try:
-        return _sorted(validate_params(kind, request, catalog), False, "parameters")
+        return _sorted(validate_params(kind, request, known), False, "parameters")
     except NbiError as error:
-        hint = _whose(kind, document, nsds, nsts or {})
-        raise NbiError(f"{error}{hint}", error.status) from None
+        raise NbiError(f"{error}{_whose(kind, document, known)}", error.status) from None
 
 
-def _whose(
-    kind: str,
-    document: Mapping[str, Any],
-    nsds: Mapping[str, Document],
-    nsts: Mapping[str, Document],
-) -> str:
+def _whose(kind: str, document: Mapping[str, Any], known: Catalog) -> str:
     """Return for what a file of parameters seems to be, "" if it fits the service or slice."""
     if kind == "ns" and "netslice-subnet" in document:
         return "; this file is for a slice"
     if kind == "nsi" and {"additionalParamsForVnf", "vld"} & document.keys():
         return "; this file is for a service"
-    subnets = [subnet for nst in nsts.values() for subnet in nst.get("netslice-subnet") or ()]
-    names = [subnet["nsd-ref"] for subnet in subnets] if kind == "nsi" else list(nsds)
-    found = [nsds[name]["df"][0] for name in names if name in nsds]
-    there = {str(vnf["id"]) for flavour in found for vnf in flavour.get("vnf-profile") or ()}
+    subnets = [subnet for nst in known.nsts.values() for subnet in nst.get("netslice-subnet") or ()]
+    names = [subnet["nsd-ref"] for subnet in subnets] if kind == "nsi" else list(known.nsds)
+    there = {member for name in names for member in profiles_of(known.nsds.get(name, {}))}
     parts = [document] if kind == "ns" else document.get("netslice-subnet")
     named = {
         str(entry.get("member-vnf-index"))
