@@ -3,14 +3,13 @@
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from builder import archive, shared
-from builder.errors import BuildError
+from builder.programs import output
 from builder.tree import RELEASED, SOURCES, Tree
 
 SUMS = "SHA256SUMS"
@@ -62,17 +61,9 @@ def _wheel(tree: Tree, target: Path, parts: Sequence[Path], scratch: Path) -> Pa
         runs = path.is_dir() or path.stat().st_mode & 0o100
         path.chmod((0o777 if runs else 0o666) & ~_UMASK)
     argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run(
-        [*argv, "--no-deps", "--wheel-dir", scratch / "wheel", project],
-        env={**os.environ, "SOURCE_DATE_EPOCH": str(archive.TIMESTAMP)},
-        capture_output=True,
-        text=True,
-        check=False,
-        umask=_UMASK,
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise BuildError(f"pip makes no wheel: {last}")
+    argv += ["--no-deps", "--wheel-dir", str(scratch / "wheel"), str(project)]
+    env = {**os.environ, "SOURCE_DATE_EPOCH": str(archive.TIMESTAMP)}
+    output(argv, "pip makes no wheel", env=env, umask=_UMASK)
     [wheel] = (scratch / "wheel").glob("*.whl")
     return wheel
 

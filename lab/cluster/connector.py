@@ -4,7 +4,6 @@
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from lightkube.models.core_v1 import Namespace as NamespaceModel  # noqa: F401 -
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, Pod, Secret
 
+from builder.programs import output
 from lab.certificates import Authority
 from lab.cluster.frontend import Frontend
 from lab.errors import ClusterError
@@ -107,21 +107,10 @@ class Connector:
         return Frontend(address, f"{release}.{namespace}.svc", self.folder / "lcm")
 
     def _helm(self, *words: str) -> str:
-        done = subprocess.run(
-            [str(self.folder / "bin" / "helm"), *words],
-            env={
-                "KUBECONFIG": str(self.folder / "kubeconfig"),
-                "HOME": str(self.folder),
-                "PATH": "/usr/bin:/bin",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-            raise ClusterError(f"helm {words[0]}: {lines[-1]}")
-        return done.stdout
+        env = {"KUBECONFIG": str(self.folder / "kubeconfig"), "HOME": str(self.folder)}
+        env["PATH"] = "/usr/bin:/bin"
+        argv = [str(self.folder / "bin" / "helm"), *words]
+        return output(argv, f"helm {words[0]}", ClusterError, env=env)
 
 
 def _create(api: lightkube.Client, item: Any) -> None:

@@ -11,6 +11,7 @@ from string import Template
 from typing import Any
 
 from builder import documents
+from builder.programs import output
 from lab import files
 from lab.errors import ClusterError
 from lab.procs import ProcessRef, launch, start_time
@@ -34,18 +35,10 @@ class Cluster:
     def call(self, what: str, **words: Any) -> Any:
         """Start the cluster if it does not run, and do a call of the connector."""
         self.start()
-        done = subprocess.run(
-            [*self._prefix, sys.executable, "-m", "lab.cluster.connector", str(self.folder)],
-            input=json.dumps({"call": what, **words}),
-            env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            raise ClusterError(f"call {what}: {lines[-1]}")
-        answer = json.loads(done.stdout)
+        argv = [*self._prefix, sys.executable, "-m", "lab.cluster.connector", str(self.folder)]
+        given = json.dumps({"call": what, **words})
+        env = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+        answer = json.loads(output(argv, f"call {what}", ClusterError, input=given, env=env))
         if "error" in answer:
             raise ClusterError(str(answer["error"]))
         return answer["answer"]

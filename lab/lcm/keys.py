@@ -6,10 +6,10 @@ client from the network namespace in which the charms run.
 """
 
 import shlex
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from builder.programs import output
 from lab.errors import LcmError
 
 _LOGIN_SECONDS = 10
@@ -69,21 +69,5 @@ class OpenSshInjector:
         _run(command, public_key.strip() + "\n", "ssh", private_key.parent)
 
 
-def _run(command: Sequence[str], text: str | None, what: str, folder: Path | None = None) -> None:
-    try:
-        done = subprocess.run(
-            command,
-            input=text,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=3 * _LOGIN_SECONDS,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise LcmError(f"{command[0]} is not installed") from None
-    except subprocess.TimeoutExpired:
-        raise LcmError(f"{what} did not answer within {3 * _LOGIN_SECONDS} s") from None
-    if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise LcmError(lines[-1] if lines else f"{what} failed with exit code {done.returncode}")
+def _run(argv: Sequence[str], text: str | None, what: str, folder: Path | None = None) -> None:
+    output(argv, what, LcmError, input=text, cwd=folder, timeout=3 * _LOGIN_SECONDS)

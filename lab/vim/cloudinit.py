@@ -7,7 +7,6 @@ package mirror: the packages of the user-data must be installed on the machine a
 import json
 import os
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import yaml
 
 from builder import documents
 from builder.documents import DocumentError
+from builder.programs import output
 from builder.userdata import CONFIG, parts
 from lab.errors import VimError
 from lab.vim import containers
@@ -133,18 +133,11 @@ def _package_names(entry: object) -> list[str]:
 def installed_packages() -> set[str]:
     """Packages installed on the machine, and the names they provide."""
     form = "${db:Status-Status}\t${Package}\t${Provides}\n"
-    try:
-        done = subprocess.run(
-            ["dpkg-query", "--show", f"--showformat={form}"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except (FileNotFoundError, subprocess.CalledProcessError):
-        raise VimError("This machine has no dpkg database to check 'packages' against.") from None
+    why = "This machine has no dpkg database to check 'packages' against"
+    words = ["dpkg-query", "--show", f"--showformat={form}"]
+    listed = output(words, why, VimError, env={**os.environ, "LC_ALL": "C"})
     names: set[str] = set()
-    for line in done.stdout.splitlines():
+    for line in listed.splitlines():
         status, package, provides = line.split("\t")
         if status == "installed":
             names.add(package)

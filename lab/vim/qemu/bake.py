@@ -15,6 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from builder import documents
+from builder.programs import output
 from lab.errors import VimError
 from lab.vim.cloudinit import wanted_packages
 from lab.vim.qemu.accelerator import EMULATED, accelerator
@@ -113,13 +114,7 @@ def _sources(distribution: str) -> list[str]:
 
 def run(argv: Sequence[str], stdin: str | None = None) -> str:
     """Run a tool that an image needs, and return what it printed."""
-    done = subprocess.run(
-        list(argv), input=stdin, capture_output=True, text=True, check=False, errors="replace"
-    )
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-        raise VimError(f"The image could not be made: {argv[0]}: {lines[-1]}")
-    return done.stdout
+    return output(argv, f"The image could not be made: {argv[0]}", VimError, input=stdin)
 
 
 def check_tools(names: Iterable[str] = tuple(_RECIPE["tools"])) -> None:

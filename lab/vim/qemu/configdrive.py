@@ -6,7 +6,6 @@ config-2, read by cloud-init's data source ConfigDrive. Addresses are fixed, by 
 
 import ipaddress
 import json
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from builder.programs import output
 from lab.errors import VimError
 from lab.vim.model import Network, Server, ServerSpec, devices
 
@@ -102,10 +102,6 @@ def write(path: Path, files: Mapping[str, str]) -> None:
         for name, text in files.items():
             (latest / name).write_text(text, encoding="utf-8")
         size = 1024 + sum(len(text.encode()) for text in files.values()) // 512
-        done = subprocess.run(
-            ["mke2fs", "-q", "-F", "-t", "ext2", "-L", "config-2", "-m", "0", "-d", folder,
-             str(path), f"{size}k"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    if done.returncode:
-        raise VimError(f"The server's configuration drive was not made: {done.stderr.strip()}")
+        words = ["-q", "-F", "-t", "ext2", "-L", "config-2", "-m", "0", "-d", folder]
+        argv = ["mke2fs", *words, str(path), f"{size}k"]
+        output(argv, "The server's configuration drive was not made", VimError)
