@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
+from builder import documents
 from builder.documents import DAY12
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.context import Context, Document, day12_of, ids, numbered, rule
@@ -126,12 +127,11 @@ def _environment(
     ctx: Context, side: Side, entry: Document | None, whose: str
 ) -> Generator[Problem, None, str]:
     """Return the charm's name at an end; if there is none, report it and return ""."""
-    listed = (entry or {}).get("execution-environment-list") or []
-    for environment in listed:
-        name = (environment.get("juju") or {}).get("charm")
-        if name and side.reference in (None, environment["id"]):
-            return str(name)
-    known = [item["id"] for item in listed if (item.get("juju") or {}).get("charm")]
+    entry = entry or {}
+    if name := documents.charm_of(entry, {"execution-environment-ref": side.reference}):
+        return name
+    charms = documents.walk(entry, "execution-environment-list[]/juju/charm?")
+    known = [environment["id"] for _, _, (environment,) in charms]
     words = {"whose": side.vdu or whose, "environment": side.reference or "with a charm"}
     yield ctx.tell("relation-ee", side.place, may=known, **words)
     return ""
