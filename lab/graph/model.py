@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from builder.link_table import STATES, UNKNOWN
 from builder.parameters import agreement
 from lab.descriptors.service import Service, service
 from lab.nbi.engine import Engine
@@ -13,10 +14,7 @@ from lab.vca.controller import Controller
 from lab.vca.status import UnitStatus
 
 #: States of a link in the message of a charm's unit, worst first.
-LINK_STATES = (
-    *("blocked", "down", "pending", "waiting", "unconfigured", "off", "clear", "up"),
-    "unknown",
-)
+LINK_STATES = (*STATES, UNKNOWN)
 #: Colour of each state of a link and of a unit.
 COLOURS = {
     **dict.fromkeys(("up", "active"), "#2e7d32"),

@@ -41,9 +41,9 @@ class Timeouts:
         return Timeouts(**{f.name: getattr(self, f.name) * factor for f in fields(self)})
 
 
-def lab_timeouts(environ: dict[str, str] | None = None) -> Timeouts:
+def lab_timeouts() -> Timeouts:
     """Return OSM's values times the factor from OSMLAB_TIMEOUT_FACTOR (default 0.1)."""
-    text = (os.environ if environ is None else environ).get("OSMLAB_TIMEOUT_FACTOR", "")
+    text = os.environ.get("OSMLAB_TIMEOUT_FACTOR", "")
     try:
         factor = float(text) if text else DEFAULT_FACTOR
     except ValueError:

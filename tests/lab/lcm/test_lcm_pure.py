@@ -601,16 +601,19 @@ def test_missing_image_is_one_sentence() -> None:
 # -- timeouts --------------------------------------------------------------------------------------
 
 
-def test_timeouts_are_osms_times_one_factor() -> None:
+def test_timeouts_are_osms_times_one_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Timeouts().charm_ready == 3600
-    assert lab_timeouts({}).charm_ready == 360
-    assert lab_timeouts({"OSMLAB_TIMEOUT_FACTOR": "1"}) == Timeouts()
+    monkeypatch.delenv("OSMLAB_TIMEOUT_FACTOR", raising=False)
+    assert lab_timeouts().charm_ready == 360
+    monkeypatch.setenv("OSMLAB_TIMEOUT_FACTOR", "1")
+    assert lab_timeouts() == Timeouts()
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "nan", "1e9"])
-def test_bad_factor_is_refused(text: str) -> None:
+def test_bad_factor_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("OSMLAB_TIMEOUT_FACTOR", text)
     with pytest.raises(NbiError, match="OSMLAB_TIMEOUT_FACTOR"):
-        lab_timeouts({"OSMLAB_TIMEOUT_FACTOR": text})
+        lab_timeouts()
 
 
 @pytest.mark.parametrize("given", ["²", "9" * 5000, "-1", "", "1.0"])
