@@ -47,23 +47,22 @@ def create_app(engine: Engine, tokens: Tokens, vca: bool = True) -> Starlette:
     ]
     return Starlette(
         routes=[Mount("/osm", Router(routes, redirect_slashes=False))],
-        middleware=[Middleware(_OneSlash)],
+        middleware=[Middleware(_one_slash)],
         exception_handlers={HTTPException: _no_such_path, Exception: _broken},
     )
 
 
-class _OneSlash:
-    """Removes a final slash and double slashes from a path, as NBI's server does."""
+def _one_slash(app: ASGIApp) -> ASGIApp:
+    """Remove a final slash and double slashes from a path, as NBI's server does."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             parts = [part for part in scope["path"].split("/") if part]
             if len(parts) > 1:
                 scope = {**scope, "path": "/" + "/".join(parts)}
-        await self._app(scope, receive, send)
+        await app(scope, receive, send)
+
+    return answer
 
 
 def _endpoint(

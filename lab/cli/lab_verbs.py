@@ -31,6 +31,7 @@ from lab.records.journal import events
 from lab.records.operations import operation_folder
 from lab.records.store import COLLECTIONS, NSIOPS, NSRS, OPS, PLACE, VIMS, Document
 from lab.vca.model import Model
+from lab.vca.python import choose_python
 from lab.vca.runtime import Settings
 from lab.vim import host, registry, run
 from lab.vim.account import Vim, clean
@@ -57,7 +58,7 @@ def probe_verb(lab: Lab) -> None:
     # not start ("Protocol not supported").
     limit = Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii")
     fields["inotify instances"] = int(limit)
-    fields["charm python"] = str(Backends(lab.home).controller().charm_python)
+    fields["charm python"] = str(choose_python())
     lab.out.fields({k: str(v) if isinstance(v, Path) else v for k, v in fields.items()})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.errors import AlreadyExistsError, InvalidValueError, NotFoundError
 from lab.vca.model import Model
-from lab.vca.python import CharmPython, choose_python
+from lab.vca.python import choose_python
 from lab.vca.runtime import Settings
 from lab.vca.state import ModelDocument
 from lab.vca.store import Store
@@ -37,11 +37,6 @@ class Controller:
         self._models_dir.mkdir(parents=True, exist_ok=True)
         self._tools = self._root / "tools"
         install_tools(self._tools)
-
-    @property
-    def charm_python(self) -> CharmPython:
-        """The interpreter that charms run as python3."""
-        return choose_python()
 
     def add_model(self, uuid: str) -> Model:
         """Make a model. Raises AlreadyExistsError."""
@@ -91,7 +86,7 @@ class Controller:
 
     def _python_folder(self) -> Path:
         """Return a folder that contains only python3, for the PATH of charms."""
-        python = self.charm_python
+        python = choose_python()
         folder = self._root / f"python-{'.'.join(map(str, python.version))}"
         folder.mkdir(exist_ok=True)
         link = folder / "python3"

@@ -299,6 +299,11 @@ def test_completion_makes_no_lab(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_probe_makes_no_lab(tmp_path: Path) -> None:
+    cli.main(["--home", str(tmp_path / "home"), "lab", "probe"], standalone_mode=False)
+    assert not (tmp_path / "home").exists()
+
+
 @pytest.mark.parametrize(
     ("home", "reason"), [("/proc/nothing", "No such file"), ("/dev/null", "Not a directory")]
 )

@@ -21,6 +21,7 @@ from lab.errors import (
 from lab.vca.charm import pack, unpack
 from lab.vca.controller import Controller
 from lab.vca.model import Model
+from lab.vca.python import choose_python
 
 Change = Callable[[Path], object]
 
@@ -366,4 +367,4 @@ def test_charm_python_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "python=3" in model.log_path("a/0").read_text()
     monkeypatch.setenv("OSMLAB_CHARM_PYTHON", "/no/such/python")
     with pytest.raises(VcaError, match="is not a Python interpreter that runs"):
-        Controller(tmp_path / "h").charm_python  # noqa: B018 - the property raises
+        choose_python()

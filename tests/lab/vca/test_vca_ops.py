@@ -12,6 +12,7 @@ from vca_support import WAIT, databag, log_text, new_model
 
 from lab.vca.controller import Controller
 from lab.vca.model import Model
+from lab.vca.python import choose_python
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache"
 PLATFORM = [
@@ -206,7 +207,7 @@ def test_the_life_of_two_ops_charms(charm: Path, tmp_path: Path) -> None:
         status = model.wait_idle(WAIT)
         assert status.units["r/0"].message == "hello p/0 p/1"
         assert status.units["p/0"].message == status.units["p/1"].message == "hello r/0"
-        version = ".".join(map(str, Controller(tmp_path / "home").charm_python.version[:2]))
+        version = ".".join(map(str, choose_python().version[:2]))
         assert f"event InstallEvent on python {version}" in log_text(model, "p/0")
         # A change of the application's databag alone names no unit, wherever it falls.
         seen = set(lines(model, "p/1", "ring"))
