@@ -16,14 +16,12 @@ from access_support import KEYS, Reached, Store
 from ops.model import ModelError, RelationDataContent
 from ops.testing import Harness
 from support.ends_certs import Operator
-from support.model_world import PlainInterface, WgInterface, World
+from support.model_world import WgInterface, World
 from vpnaas import actions, juju
 from vpnaas.base.errors import NotReadyError, StorageError, VduError
 from vpnaas.charm import Charm
 from vpnaas.kinds.vnf import VNF
-from vpnaas.params.intent import link_params
 from vpnaas.peers.offer import KeyOffer, Offer, asking, encode
-from vpnaas.tunnels.wireguard.interface import cause
 from vpnaas.vdu.ssh import CommandResult
 from vpnaas.vdu.steps import Results
 
@@ -174,21 +172,6 @@ def test_another_wireguard_interface_at_the_port_is_named(vnf: Vnf, owner: str) 
     assert vnf.refused("configure", **S6A) == said
     vnf.vdu.interfaces["wg0"].up = False
     assert " is used by wg0" not in vnf.run("show-status", link="s6a")["s6a"]["reason"]
-
-
-def test_a_foreign_interface_with_the_links_name_is_named(vnf: Vnf) -> None:
-    vnf.vdu.plain["wg-s6a"] = PlainInterface(kind="dummy")
-    vnf.vdu.fail_on = "s6a/apply/start"
-    assert vnf.refused("configure", **S6A) == (
-        "the VDU has an interface wg-s6a that is not of WireGuard; allowed: none of that name"
-    )
-
-
-def test_an_interface_may_have_the_links_name_as_its_other_name() -> None:
-    device = {"ifname": "ens3", "altnames": ["wg-s6a", "enp0s3"]}
-    results = Results({"s6a/why/devices": {"code": 0, "out": json.dumps([device])}})
-    named = link_params({"link": "s6a", "inner-address": "10.0.0.1/24"})
-    assert "interface wg-s6a that is not of WireGuard" in cause(named, results)
 
 
 def test_the_end_of_a_units_journal_is_in_a_sentence(vnf: Vnf) -> None:

@@ -1,7 +1,11 @@
 """A link that is declared and related, and that the parameters switch off."""
 
+import copy
+
 import pytest
 from support.juju import pair
+from support.model import ModelVdu
+from support.model_world import PlainInterface, WgInterface, WgPeer
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent
 from vpnaas.peers import offer
@@ -131,3 +135,99 @@ def test_a_tunnel_of_somebody_else_under_our_name_keeps_its_file(technology):
     del hss.vdu.files[path]
     hss.reconcile()
     assert hss.vdu.files[path].startswith("# Written by osm-vpnaas")
+
+
+WG, ADDRESS, OVER = "wg-s6a", "172.16.6.129/24", {"underlay-interface": "ens4"}
+OTHERS = {
+    "wireguard": WgInterface("c29tZWJvZHk=", "40000", peers={"peer of somebody": WgPeer()}),
+    "without a key": WgInterface(),
+    "bridge": PlainInterface(kind="bridge", addresses={"10.9.9.1/24"}),
+}
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec", "none", "off"])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_an_interface_of_somebody_else_under_our_name_stays(technology, kind):
+    _, hss, _, _ = pair("none")
+    wired = isinstance(OTHERS[kind], WgInterface)
+    held = hss.vdu.interfaces if wired else hss.vdu.plain
+    held[WG] = copy.deepcopy(OTHERS[kind])
+    said = (
+        "wg-s6a: somebody else made this interface of the VDU; allowed: none of that name, as"
+        " `ip link delete` leaves it"
+    )
+    for wanted in (technology, "off"):
+        if wanted == "off":
+            hss.configure("s6a", "none")
+        else:
+            hss.configure("s6a", ADDRESS, technology=wanted, **OVER)
+        hss.reconcile()
+        assert hss.error == ""
+        assert held[WG] == OTHERS[kind]
+        assert f"/etc/wireguard/{WG}.conf" not in hss.vdu.files
+        problems = hss.plans["s6a"].problems if wanted != "off" else ()
+        assert (said in problems) == (wanted == "wireguard")
+        assert hss.states() == {"s6a": "blocked"} or wanted != "wireguard"
+
+
+def test_a_link_comes_up_once_the_interface_of_somebody_else_is_gone():
+    juju, hss, _, _ = pair("wireguard")
+    hss.configure("s6a", "none")
+    hss.reconcile()
+    hss.vdu.interfaces[WG] = copy.deepcopy(OTHERS["wireguard"])
+    hss.configure("s6a", ADDRESS, **OVER)
+    hss.reconcile()
+    assert hss.states() == {"s6a": "blocked"}
+    del hss.vdu.interfaces[WG]
+    hss.reconcile()
+    juju.settle()
+    assert hss.states() == {"s6a": "up"}
+
+
+def test_an_interface_may_have_our_name_as_its_other_name():
+    _, hss, _, _ = pair("none")
+    row = ModelVdu._ip_row
+    hss.vdu._ip_row = lambda name, *more: dict(
+        row(name, *more), altnames=["enp0s3", WG] if name == "ens3" else []
+    )
+    hss.configure("s6a", ADDRESS, technology="wireguard", **OVER)
+    hss.reconcile()
+    assert hss.plans["s6a"].problems[0].startswith("wg-s6a: somebody else made this interface")
+
+
+@pytest.mark.parametrize("lost", ["conf", "keys", "record", "staged"])
+def test_ours_is_never_taken_for_that_of_somebody_else(lost):
+    juju, hss, _, _ = pair("wireguard")
+    folder, conf = "/etc/osm-vpnaas/s6a/", f"/etc/wireguard/{WG}.conf"
+    if lost == "staged":  # It switched to the staged key and lost its file on the way.
+        hss.vdu.files[folder + "next.key"] = hss.vdu.files[folder + "private.key"]
+        hss.vdu.files[folder + "private.key"] = hss.juju.world.secret()
+    paths = {"conf": [conf], "keys": [folder + "private.key"], "record": [folder + "applied.json"]}
+    for path in paths.get(lost, [conf, folder + "applied.json"]):
+        del hss.vdu.files[path]
+    hss.reconcile()
+    juju.settle()
+    assert hss.states() == {"s6a": "up"}
+    assert hss.error == ""
+
+
+@pytest.mark.parametrize("off", [False, True])
+def test_ours_is_known_wherever_a_reconcile_ends(off):
+    """It dies after each step in turn: on its way up, and on its way down."""
+    juju, hss, _, _ = pair("wireguard")
+    if not off:
+        hss.configure("s6a", "none")
+        hss.reconcile()
+    before = copy.deepcopy(hss.vdu)
+    for steps in range(200):
+        hss.vdu = copy.deepcopy(before)
+        hss.configure("s6a", "none" if off else ADDRESS, **OVER)
+        hss.vdu.steps_left = steps
+        hss.reconcile()
+        ended, hss.vdu.steps_left = hss.vdu.steps_left >= 0, None
+        hss.configure("s6a", ADDRESS, **OVER)
+        hss.reconcile()
+        assert hss.states()["s6a"] != "blocked", (steps, hss.plans["s6a"].problems)
+        if ended:
+            return
+    raise AssertionError("it never ended")

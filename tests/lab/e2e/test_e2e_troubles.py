@@ -139,6 +139,14 @@ wg-quick up wg0"""
 THEIRS = """cd /etc/wireguard; umask 077
 printf '[Interface]\\nPrivateKey = %s\\nListenPort = 40000\\n' $(wg genkey) >wg-vpn-client.conf"""
 
+THEIR_INTERFACE = """systemctl stop wg-quick@wg-vpn-client
+rm /etc/wireguard/wg-vpn-client.conf
+ip link add wg-vpn-client type wireguard || wireguard-go wg-vpn-client
+wg genkey | wg set wg-vpn-client listen-port 40000 private-key /dev/stdin \\
+  peer $(wg genkey | wg pubkey) allowed-ips 10.99.0.0/24
+wg showconf wg-vpn-client >/run/theirs"""
+UNTOUCHED = "wg showconf wg-vpn-client | cmp - /run/theirs && ip link delete wg-vpn-client"
+
 
 @pytest.mark.parametrize(
     ("damage", "undo", "sentence"),
@@ -160,6 +168,11 @@ printf '[Interface]\\nPrivateKey = %s\\nListenPort = 40000\\n' $(wg genkey) >wg-
                     THEIRS,
                     "rm /etc/wireguard/wg-vpn-client.conf",
                     "/etc/wireguard/wg-vpn-client.conf: somebody else wrote this file of the VDU",
+                ),
+                (
+                    THEIR_INTERFACE,
+                    UNTOUCHED,
+                    "wg-vpn-client: somebody else made this interface of the VDU; allowed: none of",
                 ),
                 (
                     READ_ONLY,

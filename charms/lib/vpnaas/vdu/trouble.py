@@ -64,21 +64,11 @@ def taken(results: Results, at: str, port: int, interface: str) -> str:
 
 
 def devices(results: Results, at: str) -> Dict[str, Dict[str, Any]]:
-    """Return the interfaces of the VDU by name and by other name, as `ip -j -d` prints them."""
+    """Return the interfaces of the VDU by name, as `ip -j -d` prints them."""
     try:
-        return {
-            str(name): each
-            for each in json.loads(results.output(at + "/devices"))
-            for name in (*each.get("altnames", ()), each["ifname"])
-        }
+        return {str(each["ifname"]): each for each in json.loads(results.output(at + "/devices"))}
     except MALFORMED:
         return {}
-
-
-def kind(device: Dict[str, Any]) -> str:
-    """Return the kind of an interface, such as "wireguard", "" for a physical one."""
-    info = device.get("linkinfo")
-    return str(info.get("info_kind", "")) if isinstance(info, dict) else ""
 
 
 def _data(device: Dict[str, Any]) -> Dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields, x509
-from vpnaas.base.errors import MALFORMED, VduError
+from vpnaas.base.errors import MALFORMED, InputError, VduError
 from vpnaas.base.links import DIRECTORY, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import KeyState, Peer, read_record, recording
@@ -129,13 +129,21 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     installed.require_ours(CONF.format(link), file, UNIT.format(link))
     public = x509.body(results.out(link + "/public"))
     enabled = results.output("wg/enabled").split("\n")
-    interface = vdu.interfaces.get(wireguard_interface(link))
-    routes, connected = facts.routes(results, wireguard_interface(link))
+    name = wireguard_interface(link)
+    interface = vdu.interfaces.get(vdu.tagged(name))
+    live = parse_live(link, results) if interface is not None else None
+    staged = x509.body(results.out(link + "/next"))
+    # Ours is made after its file and goes before it. Its key tells it where the file was lost.
+    theirs = file is None and live is not None and live.public_key not in (public, staged)
+    if interface is not None and (live is None or theirs):
+        what = "somebody else made this interface of the VDU"
+        raise InputError(name, what, "none of that name, as `ip link delete` leaves it")
+    routes, connected = facts.routes(results, name)
     return State(
         public_key=fields.wireguard_key("VDU: {} public key".format(link), public),
-        next_public_key=x509.body(results.out(link + "/next")),
+        next_public_key=staged,
         generation=generation(link, results),
-        live=parse_live(link, results) if interface is not None else None,
+        live=live,
         interface=interface,
         routes=routes,
         connected=connected,
@@ -156,10 +164,6 @@ def diagnose(params: LinkParams) -> List[Step]:
 def cause(params: LinkParams, results: Results) -> str:
     """Return why the interface of a link cannot be set up, "" if it is not known."""
     at, port, interface = params.link + "/why", params.listen_port, wireguard_interface(params.link)
-    device = trouble.devices(results, at).get(interface)
-    if device is not None and trouble.kind(device) not in ("wireguard", "tun"):
-        what = "the VDU has an interface {} that is not of WireGuard; allowed: none of that name"
-        return what.format(interface)
     owner = trouble.taken(results, at, port, interface)
     if owner:
         what = "UDP port {} of the VDU is used by {}; allowed: another listen-port"
