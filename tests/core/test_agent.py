@@ -127,6 +127,11 @@ def test_a_file_of_somebody_else_stays_on_the_vdu(text, shown, tmp_path):
         step = steps.read("a", path, cacheable=True, mark=installed.MARK)
         assert execute(step, known=known).text("a") == shown
     assert known.get(path) is None
+    execute(steps.remove("r", path, installed.MARK)).check()
+    assert os.path.exists(path) == (shown == steps.FOREIGN)
+    execute(steps.remove("r", path)).check()
+    execute(steps.remove("r", path, installed.MARK)).check()
+    assert not os.path.exists(path)
 
 
 def test_the_agent_takes_its_lock_only_when_asked(tmp_path):

@@ -98,6 +98,16 @@ def test_a_unit_of_somebody_else_keeps_its_file(software: str) -> None:
     assert (vdu.files[path], vdu.restarted) == (theirs, [])
 
 
+def test_a_unit_that_somebody_put_in_place_of_ours_stays() -> None:
+    vdu, asked = Vdu(), function_state("hss")
+    reconcile(vdu, asked)
+    path, theirs = units.UNIT_FILE.format("cassandra"), "[Unit]\nDescription=Our own rows\n"
+    vdu.files[path] = theirs
+    reconcile(vdu, attr.evolve(asked, params=attr.evolve(asked.params, software="none")))
+    assert vdu.files[path] == theirs
+    assert units.UNIT_FILE.format("hss") not in vdu.files
+
+
 def test_only_the_container_whose_files_changed_is_restarted() -> None:
     vdu = Vdu()
     reconcile(vdu, function_state("mme"))

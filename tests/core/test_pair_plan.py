@@ -90,7 +90,7 @@ class Vdu:
         if body["do"] == "write":
             self.files[body["path"]] = body["text"]
         elif body["do"] == "remove":
-            self.files.pop(body["path"], None)
+            reading.remove(self.files, body)
         elif body["do"] == "run":
             return self._run(list(body["argv"]))
         return {}
@@ -409,3 +409,12 @@ def test_keepalived_of_somebody_else_keeps_its_file() -> None:
     with pytest.raises(InputError, match="keepalived.conf: somebody else wrote this file"):
         reconcile(vdu)
     assert set(vdu.files) == {standby.KEEPALIVED_FILE}
+
+
+def test_keepalived_goes_on_with_what_somebody_put_in_place_of_our_file() -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    vdu.files[standby.KEEPALIVED_FILE] = "vrrp_instance theirs {\n}\n"
+    vdu.execute(gateway_pair.absent()).check()
+    assert set(vdu.files) == {standby.KEEPALIVED_FILE}
+    assert vdu.enabled == {gateway_pair.KEEPALIVED}

@@ -226,7 +226,7 @@ class Vdu:
             elif body["do"] == "write":
                 self.files[body["path"]] = body["text"]
             elif body["do"] == "remove":
-                self.files.pop(body["path"], None)
+                reading.remove(self.files, body)
             elif body["do"] == "which":
                 result = {"found": {"podman": self.engine, "docker": None}}
             elif body["do"] == "run":

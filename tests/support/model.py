@@ -140,7 +140,7 @@ class ModelVdu:
         return reading.read(self.files, body)
 
     def _remove(self, body):
-        return {"changed": self.files.pop(body["path"], None) is not None}
+        return {"changed": reading.remove(self.files, body)}
 
     def _move(self, body):
         if body["source"] not in self.files:

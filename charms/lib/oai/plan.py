@@ -7,7 +7,7 @@ outcome = conclude(function_state, plan, after)
 """
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 from vpnaas.base import fields, links
@@ -19,7 +19,6 @@ from vpnaas.vdu import facts, nftables, secret_store
 from vpnaas.vdu.installed import require_ours
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import (
-    FOREIGN,
     Results,
     Step,
     ask,
@@ -308,8 +307,8 @@ def _conflict(function_state: FunctionState, results: Results) -> Optional[Input
 def _plan(function_state: FunctionState, results: Results) -> Plan:
     names = FUNCTIONS[function_state.kind].names
     if function_state.params.software == NONE:
-        present = any(results.text("nf/unit/" + name) not in (None, FOREIGN) for name in names)
-        return Plan(steps=tuple(removal_steps(function_state.kind)) if present else ())
+        ours = [name for name in names if results.ours("nf/unit/" + name)]
+        return Plan(steps=tuple(removal_steps(ours)) if ours else ())
     path = engine(results)
     for name in names:
         unit_file = units.UNIT_FILE.format(name)
@@ -500,16 +499,17 @@ def _probe(function_state: FunctionState, software: Software, path: str, wait: i
     return [ask("nf/probe", source("probe.py", "oai"), request, wait + 60)]
 
 
-def removal_steps(kind: str) -> List[Step]:
+def removal_steps(containers: Sequence[str]) -> List[Step]:
     """Return the steps that take a network function off a VDU that may not have it.
 
     Its data stay.
     """
     steps: List[Step] = []
-    for name in reversed(FUNCTIONS[kind].names):
+    for name in reversed(containers):
         steps.append(disable("nf/off/" + name, units.unit(name)))
-        steps.append(remove("nf/off/unit/" + name, units.UNIT_FILE.format(name)))
         steps.append(remove("nf/off/started/" + name, "{}/{}.digest".format(units.RUN, name)))
+        # Last: a container without a unit of ours is left alone.
+        steps.append(remove("nf/off/unit/" + name, units.UNIT_FILE.format(name), units.MARK))
     steps.append(remove("nf/off/after-flush", units.AFTER_FLUSH_FILE))
     steps.append(run("nf/off/reload", "systemctl", "daemon-reload", timeout=60))
     for table in units.TABLES:

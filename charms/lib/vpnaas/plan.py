@@ -52,7 +52,7 @@ from vpnaas.tunnels.wireguard.technology import Wireguard
 from vpnaas.vdu import facts, machine, tried
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import FOREIGN, Broken, Results, Step, ask, authorize, read, which
+from vpnaas.vdu.steps import Broken, Results, Step, ask, authorize, read, which
 
 TABLE: Dict[str, Technology[Any]] = {
     technology.name: technology for technology in (Wireguard(), Ipsec(), Clear())
@@ -163,7 +163,7 @@ def _look_for_others(link: str, technology: str = "") -> List[Step]:
 def _take_down_others(link: str, results: Results) -> List[Step]:
     steps: List[Step] = []
     for name, other in sorted(TABLE.items()):
-        if results.text(_other(link, name)) not in (None, FOREIGN):
+        if results.ours(_other(link, name)):
             steps += other.absent(link)
     return steps
 

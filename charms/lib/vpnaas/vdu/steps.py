@@ -68,9 +68,9 @@ def read(id: str, path: str, cacheable: bool = False, mark: str = "") -> Step:
     return Step(id, dict(more, do="read", path=path), cacheable=cacheable)
 
 
-def remove(id: str, path: str) -> Step:
-    """Remove a file; a missing one is fine."""
-    return Step(id, {"do": "remove", "path": path})
+def remove(id: str, path: str, mark: str = "") -> Step:
+    """Remove a file; a missing one is fine, and one that does not begin with `mark` stays."""
+    return Step(id, dict({"mark": mark} if mark else {}, do="remove", path=path))
 
 
 def move(id: str, source: str, path: str) -> Step:
@@ -315,6 +315,10 @@ class Results:
         """Return the text of `read`, None for a missing file."""
         value = self._results.get(id, {}).get("text")
         return None if value is None else str(value)
+
+    def ours(self, id: str) -> bool:
+        """Tell whether `read` found a file, and not one of somebody else."""
+        return self.text(id) not in (None, FOREIGN)
 
     def out(self, id: str) -> Optional[str]:
         """Return standard output of `run`, None if it was skipped, failed or not reached."""

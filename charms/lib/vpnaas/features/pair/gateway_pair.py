@@ -42,6 +42,8 @@ FILES: Dict[str, Tuple[int, Callable[[Standby], str]]] = {
     standby.KEEPALIVED_FILE: (0o644, standby.keepalived_conf),
 }
 """Mode and content of every file."""
+MARKS = {standby.KEEPALIVED_FILE: MARK}
+"""How ours begins, of those that somebody else may have."""
 
 
 @attr.frozen
@@ -81,8 +83,7 @@ def _look(prefix: str) -> List[Step]:
 def observe() -> List[Step]:
     table = ("nft", "list", "table", "inet", standby.FIREWALL_TABLE)
     steps = [which("pair/tools", TOOLS), read("pair/away", standby.AWAY_FILE)]
-    marks = {standby.KEEPALIVED_FILE: MARK}
-    steps += [read("pair" + path, path, mark=marks.get(path, "")) for path in FILES]
+    steps += [read("pair" + path, path, mark=MARKS.get(path, "")) for path in FILES]
     steps += [
         run("pair/enabled", "systemctl", "is-enabled", KEEPALIVED, WATCH, any_exit=True),
         run("pair/table", *table, any_exit=True),
@@ -283,11 +284,12 @@ def absent() -> List[Step]:
     state = (standby.HEALTH_FILE, standby.RECORD_FILE)
     claims = (standby.FIRST_FIFO, standby.FIRST_LOCK)
     paths = (*FILES, standby.AWAY_FILE, *state, *claims)
-    return (
-        [disable("pair/off", KEEPALIVED, WATCH)]
-        + [remove("pair/no" + path, path) for path in paths]
-        + [
-            run("pair/unload", *table, any_exit=True),
-            run("pair/reload", "systemctl", "daemon-reload", any_exit=True, timeout=90),
-        ]
-    )
+    # Somebody may have put a file in place of ours.
+    theirs = ("systemctl", "enable", "--now", KEEPALIVED)
+    return [
+        disable("pair/off", KEEPALIVED, WATCH),
+        *(remove("pair/no" + path, path, MARKS.get(path, "")) for path in paths),
+        run("pair/unload", *table, any_exit=True),
+        run("pair/reload", "systemctl", "daemon-reload", any_exit=True, timeout=90),
+        run("pair/on", *theirs, only_if=standby.KEEPALIVED_FILE, any_exit=True, timeout=60),
+    ]

@@ -103,7 +103,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
             disable(link + "/absent/stop", unit),
             # A unit that failed or was never started may still have left the interface.
             run(link + "/absent/link", "ip", "link", "delete", interface, any_exit=True),
-            remove(link + "/absent/file", CONF.format(link)),
+            remove(link + "/absent/file", CONF.format(link), MARK),
             remove(link + "/absent/record", RECORD.format(link)),
         ]
 
