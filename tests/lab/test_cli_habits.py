@@ -28,13 +28,14 @@ from benchmarks.report import counts
 from builder.link_table import COLUMNS as LINK_COLUMNS
 from builder.link_table import Link
 from lab.certificates import self_signed
-from lab.cli import context, links, progress, render, watching
+from lab.cli import context, lab_verbs, links, progress, render, watching
 from lab.cli.commands import DEFAULT_HOME, cli, main
 from lab.cli.links import SPARE
 from lab.errors import NbiError, spoken, unknown
 from lab.nbi.engine import Engine
 from lab.records.journal import Journal, Tail
 from lab.records.store import NSIS, NSRS, Store
+from lab.vim import dataplane
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
@@ -299,7 +300,9 @@ def test_completion_makes_no_lab(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_probe_makes_no_lab(tmp_path: Path) -> None:
+def test_a_probe_makes_no_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dataplane.Dataplane(dataplane.KERNEL, "6.1", None, True, True)
+    monkeypatch.setattr(lab_verbs, "probe", lambda: found)
     cli.main(["--home", str(tmp_path / "home"), "lab", "probe"], standalone_mode=False)
     assert not (tmp_path / "home").exists()
 
