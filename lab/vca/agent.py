@@ -346,8 +346,6 @@ class UnitAgent:
         except process.MissingHookError:
             missing = f'action not implemented on unit "{self._unit_name}"'
             outcome = process.Outcome(problem=missing)
-        action.stdout, action.stderr = outcome.stdout, outcome.stderr
-        action.return_code = outcome.code
         problem = "action terminated" if outcome.interrupted else outcome.problem
         self._conclude(action, context, problem, agent_before if failed else None)
         self._log.info(

@@ -20,7 +20,6 @@ from lab.vca.toolserver import ToolServer
 DISPATCH = "dispatch"
 _EVERYWHERE = documents.read(Path(__file__).with_name("environment.yaml"))
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-CAPTURE_LIMIT = 1024 * 1024  # Bytes that are kept of each output of a process.
 _KILLED = 5.0  # Seconds in which a killed process ends, also on a busy machine.
 
 
@@ -110,12 +109,9 @@ class Interrupt:
 class Outcome:
     """How a process ended."""
 
-    code: int | None = None  # None if it was not started.
     problem: str = ""
     """Why it failed, in the words of Go's os/exec, which Juju shows; empty for success."""
     interrupted: bool = False
-    stdout: str = ""
-    stderr: str = ""
     processor: float = 0.0
     """Seconds of processor time of the process and of the children it waited for."""
 
@@ -128,11 +124,10 @@ def _problem(code: int) -> str:
 
 @dataclass
 class _Stream:
-    """Cuts a pipe into lines for the log and keeps the beginning for an action's record."""
+    """Cuts a pipe into lines for the log."""
 
     descriptor: int
     on_line: Callable[[str], None]
-    kept: bytearray = field(default_factory=bytearray)
     partial: bytearray = field(default_factory=bytearray)
 
     def read(self) -> bool:
@@ -143,21 +138,19 @@ class _Stream:
             return True
         if not data:
             return False
-        self.kept += data[: CAPTURE_LIMIT - len(self.kept)]
         *lines, rest = (bytes(self.partial) + data).split(b"\n")
         self.partial = bytearray(rest)
         for line in lines:
             self.on_line(line.decode(errors="replace"))
         return True
 
-    def finish(self) -> str:
+    def finish(self) -> None:
         """Read the rest and close the pipe; do not wait for processes that hold it open."""
         while _readable(self.descriptor) and self.read():
             pass
         if self.partial:
             self.on_line(self.partial.decode(errors="replace"))
         os.close(self.descriptor)
-        return self.kept.decode(errors="replace")
 
 
 def run(
@@ -227,10 +220,10 @@ def run(
         _, state, used = os.wait4(process.pid, 0)
         process.returncode = code = os.waitstatus_to_exitcode(state)
         os.close(ended)
-        output = [stream.finish() for stream in streams] or ["", ""]
+        for stream in streams:
+            stream.finish()
     problem = f"killed after {timeout:g} s" if timed_out else _problem(code)
-    processor = used.ru_utime + used.ru_stime
-    return Outcome(code, problem, interrupt.set, output[0], output[1], processor)
+    return Outcome(problem, interrupt.set, used.ru_utime + used.ru_stime)
 
 
 def _readable(descriptor: int) -> bool:

@@ -197,8 +197,8 @@ class ActionDocument(Document):
     """A queued action, and its result when it has ended.
 
     `results` contains only the values that the charm set with action-set. `message` is the text of
-    action-fail, or the reason of a failure outside the charm. The output of the process is
-    separate.
+    action-fail, or the reason of a failure outside the charm. The output of the process is in the
+    unit's log.
     """
 
     id: str
@@ -208,8 +208,5 @@ class ActionDocument(Document):
     status: Literal["pending", "running", "completed", "failed"] = "pending"
     message: str = ""
     results: dict[str, Any] = Field(default_factory=dict)
-    stdout: str = ""
-    stderr: str = ""
-    return_code: int | None = None
     started: float | None = None
     completed: float | None = None
