@@ -330,7 +330,7 @@ class UnitAgent:
     def _run_action(self, action_id: str) -> None:
         action = self._store.load_action(action_id)
         context_id = self._context_id(action.name)
-        action.status, action.started = "running", time.time()
+        action.status = "running"
         self._store.save_action(action)
         with self._store.transaction() as document:
             unit = document.units[self._unit_name]

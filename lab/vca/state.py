@@ -208,5 +208,4 @@ class ActionDocument(Document):
     status: Literal["pending", "running", "completed", "failed"] = "pending"
     message: str = ""
     results: dict[str, Any] = Field(default_factory=dict)
-    started: float | None = None
     completed: float | None = None
