@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 ARCHIVE, CONFIG = "text/cloud-config-archive", "text/cloud-config"
-TEMPLATE = "text/jinja2"
+TEMPLATE, HANDLER = "text/jinja2", "text/part-handler"
 SCRIPT, BOOTHOOK = "text/x-shellscript", "text/cloud-boothook"
 FORMATS = {
     "#cloud-config": CONFIG,
     "#!": SCRIPT,
     "#include": "text/x-include-url",
     "#cloud-boothook": BOOTHOOK,
-    "#part-handler": "text/part-handler",
+    "#part-handler": HANDLER,
     "#cloud-config-archive": ARCHIVE,
     "#cloud-config-jsonp": "text/cloud-config-jsonp",
     "#include-once": "text/x-include-once-url",
@@ -41,7 +41,7 @@ MESSAGE = b"mime-version:"
 SEARCHED = 4096
 """Bytes in which cloud-init looks for MIME-Version: without it, a message is no message."""
 LARGEST = 1 << 20
-"""Bytes of an unpacked part that are read."""
+"""Bytes of what is unpacked that are read."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,11 @@ class Part:
     where: str  # Which part of the user data, such as " (part 2)"; "" for the whole.
     kind: str  # Its type.
     text: str
+    own: bool = False  # Whether a part before it is a handler, which may take any type.
 
     def ignored(self) -> str:
         """Return why no handler of cloud-init takes it, "" where one does or nothing is there."""
-        if self.kind in HANDLED or not self.text.strip():
+        if self.kind in HANDLED or self.own or not self.text.strip():
             return ""
         if self.kind in GUESSED:
             first = self.text.lstrip().splitlines()[0][:60]
@@ -84,6 +85,11 @@ def environment() -> "Environment":
     return Environment(undefined=StrictUndefined, autoescape=True)
 
 
+def unzipped(data: bytes) -> bytes:
+    """Return the beginning of what a gzip file has in it; zlib.error if it is none."""
+    return zlib.decompressobj(wbits=31).decompress(data, LARGEST)
+
+
 def begins(text: str) -> str:
     """Return the type that the beginning of a text shows, "" if it shows none."""
     first = text.lstrip().lower()
@@ -102,13 +108,15 @@ def parts(user_data: str) -> Iterator[Part]:
     Raises:
         DocumentError: An archive is no YAML or no list.
     """
+    own = False
     for where, kind, text in _leaves(user_data):
         if kind in GUESSED:
             kind = begins(text) or kind
         if kind == ARCHIVE:
             yield from _entries(where, text)
         else:
-            yield Part(where, kind, text)
+            yield Part(where, kind, text, own)
+        own = own or kind == HANDLER
 
 
 def _leaves(user_data: str) -> Iterator[tuple[str, str, str]]:
@@ -123,7 +131,7 @@ def _leaves(user_data: str) -> Iterator[tuple[str, str, str]]:
         where = f" ({part.get_filename() or f'part {number}'})"
         if kind in PACKED:
             try:
-                content = zlib.decompressobj(wbits=31).decompress(content, LARGEST)
+                content = unzipped(content)
             except zlib.error:
                 raise DocumentError(f"{where[2:-1]} is no gzip") from None
             kind = "text/plain"

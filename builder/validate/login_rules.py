@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from builder import documents
+from builder.userdata import unzipped
 from builder.validate.context import Context, Document
 
 MODULES = {"cloud_init_modules": ("users-groups", "ssh")}
@@ -41,8 +42,6 @@ SAID = re.compile(r"""\b(?:echo|printf|logger)\s(?:"[^"]*"|'[^']*'|[^;&|>"'])*|^
 """Text that a command only prints, or a comment."""
 GROUPS = {"adm", "admin", "sudo", "users", "wheel"}
 """Groups of default users of images."""
-LARGEST = 1 << 20
-"""Bytes of an unpacked file that are looked at."""
 PORT_22 = re.compile(r"^\s*port[\s=]+\"?22\b", re.IGNORECASE | re.MULTILINE)
 SSHD = re.compile(r"/etc/ssh/sshd_config(\.d/[^/]+\.conf)?$")
 
@@ -187,7 +186,7 @@ def _content(file: Document) -> str:
         if encoding.endswith(("b64", "base64")):
             data = base64.b64decode(data)
         if encoding.startswith("gz"):
-            data = zlib.decompressobj(wbits=31).decompress(data, LARGEST)
+            data = unzipped(data)
     return data.decode("utf-8", "replace")
 
 

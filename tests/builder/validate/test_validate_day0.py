@@ -252,6 +252,8 @@ ZIPPED = PARTS.format("a: 1", "application/gzip\nContent-Transfer-Encoding: base
         (PARTS.format("a: 1", "image/png", BOTH), "has the type image/png"),
         (PARTS.format("a: 1", "text/x-shellscript", f"#cloud-config\n{ADMIN}"), "is not made"),
         (PARTS.format("a: 1", "text/plain", f"#cloud-config-archive\n- '{ADMIN}'"), "is not made"),
+        (PARTS.format("a: 1", "text/part-handler", "#part-handler"), ""),
+        (PARTS.replace("cloud-config", "part-handler").format("x", "text/own", "x"), ""),
         (ZIPPED, "is not made"),
         (ZIPPED.replace("H4sI", "AAAA"), "part 3 is no gzip"),
         ("#cloud-config-archive\na: 1\n", "is a list of parts"),

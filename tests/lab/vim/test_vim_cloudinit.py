@@ -133,6 +133,17 @@ def test_user_data_known(text: str) -> None:
     cloudinit.cloud_configs(text)
 
 
+def test_a_handler_of_the_users_own_takes_parts_of_any_type() -> None:
+    parts = MIMEMultipart(boundary="=====")
+    handler = MIMEText("def list_types(): return ['text/own']", "part-handler", "utf-8")
+    for part in (handler, MIMEText("a", "own", "utf-8"), MIMEText(CONFIG, "plain", "utf-8")):
+        parts.attach(part)
+    assert len(cloudinit.cloud_configs(parts.as_string())) == 1
+    parts.set_payload(parts.get_payload()[1:])
+    with pytest.raises(VimError, match="has the type text/own"):
+        cloudinit.cloud_configs(parts.as_string())
+
+
 def test_missing_packages_are_all_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cloudinit, "installed_packages", lambda: {"tmux", "git", "vim"})
     with pytest.raises(VimError, match=r"apt-get install curl jq'"):
