@@ -153,7 +153,7 @@ OTHERS = {
     "etc/osm-vpnaas/vendor/key.pem": "",
     "etc/wireguard/wg-office.conf": "[Interface]\n",
     "etc/swanctl/conf.d/office.conf": "",
-    "etc/systemd/system/company.service": "[Unit]\n",
+    "etc/systemd/system/company.service": "[Unit]\nAfter=osm-vpnaas-ipsec@s11.service\n",
     "etc/sysctl.d/99-zz-osm-vpnaas.conf": "",
     "usr/local/lib/osm-vpnaas/python/kyber.py": "",
 }

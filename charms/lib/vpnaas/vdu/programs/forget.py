@@ -19,6 +19,8 @@ KEPT = ("vendor", "python")
 ROWS = "/var/lib/osm-vpnaas"
 UNITS = "/etc/systemd/system/"
 OURS = "osm-vpnaas"
+DESCRIBED = "(osm-vpnaas)\n"
+"""End of the description of each unit of ours; those of others may name ours."""
 FILES = (
     "/etc/osm-vpnaas-*",
     "/etc/swanctl/osm-vpnaas-*",
@@ -65,7 +67,7 @@ def main(what: str, root: str = "") -> None:
         path
         for path in glob.glob(root + UNITS + "*")
         if path.endswith((".service", ".socket", ".timer"))
-        and (OURS in os.path.basename(path) or OURS in content(path))
+        and (OURS in os.path.basename(path) or DESCRIBED in content(path))
     ]
     units = [os.path.basename(path) for path in files]
     units += ["wg-quick@{}.service".format(name) for name in interfaces]
