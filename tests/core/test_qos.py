@@ -196,6 +196,36 @@ def test_the_reconcile_puts_it_into_force_once_and_mends_it() -> None:
     assert hss.states() == {"s6a": "up"}
 
 
+@pytest.mark.parametrize(
+    ("queue", "theirs"),
+    [
+        # As iproute2 6.1 prints them.
+        ("tbf 800d: dev ens4 root refcnt 2 rate 1Mbit burst 10000b lat 0us ", "tbf 800d:"),
+        ("htb 1: dev ens4 root refcnt 2 r2q 10 default 0x20 direct_packets_stat 0", "htb 1:"),
+        (
+            "pfifo_fast 0: dev ens4 root refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1",
+            "",
+        ),
+        ("htb 1: dev ens4 root refcnt 2 r2q 10 default 0x2 direct_packets_stat 0", ""),
+        ("htb 1: dev ens4 root refcnt 2 r2q 10 default 2 direct_packets_stat 0", ""),
+        ("tbf 800d: dev ens3 root refcnt 2 rate 1Mbit burst 10000b lat 0us ", ""),
+        ("mq 0: dev ens4 root \nqdisc fq_codel 8001: dev ens4 parent :1 limit 10240p", ""),
+    ],
+)
+def test_a_queue_of_somebody_else_stays(queue: str, theirs: str) -> None:
+    _, hss, _, _ = pair()
+    hss.vdu.queue = f"qdisc {queue}\n"
+    hss.intent = hss.intent.with_qos("s6a", link_qos({**EMBB, "link": "s6a"}))
+    hss.reconcile()
+    assert (qos.UNIT in hss.vdu.active) == (not theirs)
+    assert (qos.TC_FILE in hss.vdu.files) == (not theirs)
+    said = (
+        f"set-qos: five-qi: ens4 of the VDU has a queue of somebody else, {theirs}; allowed: none,"
+        " as `tc qdisc del dev ens4 root` leaves it"
+    )
+    assert hss.plans["s6a"].problems == ((said,) if theirs else ())
+
+
 def test_counters_are_read_from_what_tc_prints() -> None:
     classes = """class htb 1:11 parent 1:1 leaf 8006: prio 6 rate 1Mbit ceil 40Mbit burst 70000b
  Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0)

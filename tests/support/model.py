@@ -76,6 +76,8 @@ class ModelVdu:
         self.listeners: dict[str, str] = {}
         """Lines of `ss -Hltnp` by TCP port."""
         self.journal = ""
+        self.queue = "qdisc noqueue 0: dev ens4 root refcnt 2\n"
+        """What `tc qdisc show` prints while we shape nothing."""
         self.chains: list[dict[str, str]] = []
         """Of its firewalls, as `nft -j list chains` prints them."""
         self.drops: list[dict[str, object]] = []
@@ -237,9 +239,11 @@ class ModelVdu:
 
     def _cmd_tc(self, argv, text):
         if "osm-vpnaas-qos.service" not in self.active:
-            return 0, "qdisc noqueue 0: dev ens4 root refcnt 2\n"
+            return 0, self.queue
         devices = {line.split()[3] for line in self.files["/etc/osm-vpnaas/qos.tc"].splitlines()}
-        return 0, "".join(f"qdisc htb 1: dev {name} root refcnt 2\n" for name in devices)
+        return 0, "".join(
+            f"qdisc htb 1: dev {name} root refcnt 2 r2q 10 default 0x2\n" for name in devices
+        )
 
     def _cmd_nft(self, argv, text):
         if argv[1:] == ["-j", "list", "chains"]:

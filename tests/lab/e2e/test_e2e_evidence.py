@@ -188,6 +188,14 @@ def test_a_5qi_shapes_and_marks_and_comes_off_again(basic: Service, tmp_path: Pa
     shaped = {"five_qi": 3, "guaranteed_mbps": 10, "maximum_mbps": 20, "underlay_mbps": 100}
     with pytest.raises(ActionError, match="5QI 9 is non-GBR and guarantees nothing"):
         client.action("set-qos", link=LINK, **{**shaped, "five_qi": 9})
+    theirs = ("dev", "ens4", "root", "tbf", "rate", "1gbit", "burst", "1mb", "limit", "1mb")
+    client.out("tc", "qdisc", "add", *theirs)
+    try:
+        with pytest.raises(ActionError, match="ens4 of the VDU has a queue of somebody else, tbf"):
+            client.action("set-qos", link=LINK, **shaped)
+        assert "qdisc tbf " in client.out("tc", "qdisc", "show", "dev", "ens4")
+    finally:
+        client.out("tc", "qdisc", "del", "dev", "ens4", "root")
     try:
         answer = client.action("set-qos", link=LINK, **shaped)[LINK]
         assert (answer["in-force"], answer["dscp"], answer["priority"]) == (True, "ef", 30)

@@ -51,6 +51,10 @@ LONGEST_QUEUE = 4 << 20
 """Bytes a queue holds at most; also its size if no rate is known."""
 REST = 0x2
 FIRST = 0x10
+_OTHERS = re.compile(
+    r"^qdisc (?!htb 1: .* default (?:0x)?{:x}\b)(\S+ (?!0:)\S+:) dev (\S+) root".format(REST), re.M
+)
+"""A queue of an interface, as `tc qdisc show` prints it, that is neither the kernel's nor ours."""
 
 
 @attr.frozen
@@ -251,6 +255,11 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
     if not shares:
         return UNITS.steps_to(None, results)
     fitting(shares)
+    for queue, name in _OTHERS.findall(results.output("qos/qdiscs")):
+        if name in _by_underlay(shares):
+            what = "{} of the VDU has a queue of somebody else, {}".format(name, queue)
+            allowed = "none, as `tc qdisc del dev {} root` leaves it".format(name)
+            raise InputError("set-qos: five-qi", what, allowed)
     rendered = render(shares)
     files = {path: (text, 0o644) for path, text in [(UNIT_FILE, UNIT_TEXT), *rendered.items()]}
     shaped = results.output("qos/qdiscs")
