@@ -86,7 +86,7 @@ class Metadata(_Open):
                 yield role, name, end
 
     @model_validator(mode="after")
-    def _names_of_endpoints(self) -> "Metadata":
+    def check_names(self) -> "Metadata":
         seen: set[str] = set()
         for role, name, end in self.endpoints():
             if name in seen:
@@ -122,7 +122,7 @@ class Action(_Open):
         return {**schema, "required": self.required} if self.required else schema
 
     @model_validator(mode="after")
-    def _is_schema(self) -> "Action":
+    def check_schema(self) -> "Action":
         import jsonschema  # It loads slowly.
 
         if _refers(self.params):
@@ -151,6 +151,32 @@ class Actions(RootModel):  # type: ignore[type-arg]  # with an argument it is bu
     root: Annotated[dict[str, Action | None], AfterValidator(_action_names)]
 
 
+def _from_text(kind: str, text: str) -> OptionValue | None:
+    """Return the value that a text means for an option of a type, None for none."""
+    if kind == "string":
+        return text
+    if kind == "boolean":
+        return BOOLEANS.get(text)
+    try:
+        if kind == "float":
+            return float(text)
+        number = int(text)
+    except ValueError:
+        return None
+    return number if number in INT64 else None
+
+
+def _from_value(kind: str, value: object) -> OptionValue | None:
+    """Return the value as an option's type, None if it is of another."""
+    if isinstance(value, bool):
+        return value if kind == "boolean" else None
+    if isinstance(value, int):
+        if kind == "float":
+            return float(value)
+        return value if kind == "int" and value in INT64 else None
+    return value if isinstance(value, float) and kind == "float" else None
+
+
 class Option(_Open):
     """Entry of config.yaml."""
 
@@ -164,37 +190,12 @@ class Option(_Open):
 
         Raises ValueError with Juju's wording.
         """
-        parsed = self._from_text(value) if isinstance(value, str) else self._from_value(value)
+        kind = self.type
+        parsed = _from_text(kind, value) if isinstance(value, str) else _from_value(kind, value)
         if parsed is None:
             shown = f'"{value}"' if isinstance(value, str) else value
             raise ValueError(f'option "{name}" expected {self.type}, got {shown}')
         return parsed
-
-    def _from_text(self, text: str) -> OptionValue | None:
-        """Return the value that a text means, None for none."""
-        if self.type == "string":
-            return text
-        if self.type == "boolean":
-            return BOOLEANS.get(text)
-        try:
-            if self.type == "float":
-                return float(text)
-            number = int(text)
-        except ValueError:
-            return None
-        return number if number in INT64 else None
-
-    def _from_value(self, value: object) -> OptionValue | None:
-        """Return the value as the option's type, None if it is of another."""
-        if isinstance(value, bool):
-            return value if self.type == "boolean" else None
-        if isinstance(value, int):
-            return (
-                value
-                if self.type == "int" and value in INT64
-                else (float(value) if self.type == "float" else None)
-            )
-        return value if isinstance(value, float) and self.type == "float" else None
 
 
 def _defaults(options: dict[str, Option]) -> dict[str, Option]:
