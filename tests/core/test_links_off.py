@@ -153,8 +153,8 @@ def test_an_interface_of_somebody_else_under_our_name_stays(technology, kind):
     held = hss.vdu.interfaces if wired else hss.vdu.plain
     held[WG] = copy.deepcopy(OTHERS[kind])
     said = (
-        "wg-s6a: somebody else made this interface of the VDU; allowed: none of that name, as"
-        " `ip link delete` leaves it"
+        "wg-s6a: somebody else made this interface of the VDU; allowed: none of that name;"
+        " delete or rename it"
     )
     for wanted in (technology, "off"):
         if wanted == "off":

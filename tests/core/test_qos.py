@@ -220,8 +220,8 @@ def test_a_queue_of_somebody_else_stays(queue: str, theirs: str) -> None:
     assert (qos.UNIT in hss.vdu.active) == (not theirs)
     assert (qos.TC_FILE in hss.vdu.files) == (not theirs)
     said = (
-        f"set-qos: five-qi: ens4 of the VDU has a queue of somebody else, {theirs}; allowed: none,"
-        " as `tc qdisc del dev ens4 root` leaves it"
+        f"set-qos: five-qi: ens4 of the VDU has a queue of somebody else, {theirs}; allowed: none;"
+        " `tc qdisc del dev ens4 root` takes it away"
     )
     assert hss.plans["s6a"].problems == ((said,) if theirs else ())
 

@@ -258,7 +258,7 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
     for queue, name in _OTHERS.findall(results.output("qos/qdiscs")):
         if name in _by_underlay(shares):
             what = "{} of the VDU has a queue of somebody else, {}".format(name, queue)
-            allowed = "none, as `tc qdisc del dev {} root` leaves it".format(name)
+            allowed = "none; `tc qdisc del dev {} root` takes it away".format(name)
             raise InputError("set-qos: five-qi", what, allowed)
     rendered = render(shares)
     files = {path: (text, 0o644) for path, text in [(UNIT_FILE, UNIT_TEXT), *rendered.items()]}

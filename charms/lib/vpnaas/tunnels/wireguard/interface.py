@@ -137,7 +137,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     theirs = file is None and live is not None and live.public_key not in (public, staged)
     if interface is not None and (live is None or theirs):
         what = "somebody else made this interface of the VDU"
-        raise InputError(name, what, "none of that name, as `ip link delete` leaves it")
+        raise InputError(name, what, "none of that name; delete or rename it")
     routes, connected = facts.routes(results, name)
     return State(
         public_key=fields.wireguard_key("VDU: {} public key".format(link), public),
