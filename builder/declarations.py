@@ -151,30 +151,23 @@ class Actions(RootModel):  # type: ignore[type-arg]  # with an argument it is bu
     root: Annotated[dict[str, Action | None], AfterValidator(_action_names)]
 
 
-def _from_text(kind: str, text: str) -> OptionValue | None:
-    """Return the value that a text means for an option of a type, None for none."""
+def _parsed(kind: str, value: object) -> OptionValue | None:
+    """Return what an option of a type becomes, None if the value is of another type."""
     if kind == "string":
-        return text
+        return value if isinstance(value, str) else None
     if kind == "boolean":
-        return BOOLEANS.get(text)
+        known = BOOLEANS.get(value) if isinstance(value, str) else value
+        return known if isinstance(known, bool) else None
+    taken = (str, int, float) if kind == "float" else (str, int)
+    if isinstance(value, bool) or not isinstance(value, taken):
+        return None
     try:
         if kind == "float":
-            return float(text)
-        number = int(text)
-    except ValueError:
+            return float(value)
+        number = int(value)
+    except (ValueError, OverflowError):
         return None
     return number if number in INT64 else None
-
-
-def _from_value(kind: str, value: object) -> OptionValue | None:
-    """Return the value as an option's type, None if it is of another."""
-    if isinstance(value, bool):
-        return value if kind == "boolean" else None
-    if isinstance(value, int):
-        if kind == "float":
-            return float(value)
-        return value if kind == "int" and value in INT64 else None
-    return value if isinstance(value, float) and kind == "float" else None
 
 
 class Option(_Open):
@@ -190,8 +183,7 @@ class Option(_Open):
 
         Raises ValueError with Juju's wording.
         """
-        kind = self.type
-        parsed = _from_text(kind, value) if isinstance(value, str) else _from_value(kind, value)
+        parsed = _parsed(self.type, value)
         if parsed is None:
             shown = f'"{value}"' if isinstance(value, str) else value
             raise ValueError(f'option "{name}" expected {self.type}, got {shown}')

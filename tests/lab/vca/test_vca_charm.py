@@ -238,6 +238,7 @@ def test_options_are_converted(
         ("i", True, 'option "i" expected int, got True'),
         ("i", 2**63, f'option "i" expected int, got {2**63}'),
         ("f", "wide", 'option "f" expected float, got "wide"'),
+        ("f", 10**400, f'option "f" expected float, got {10**400}'),
         ("b", "yes", 'option "b" expected boolean, got "yes"'),
         ("b", 1, 'option "b" expected boolean, got 1'),
     ],
