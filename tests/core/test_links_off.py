@@ -211,6 +211,16 @@ def test_ours_is_never_taken_for_that_of_somebody_else(lost):
     assert hss.error == ""
 
 
+def test_ours_that_wg_does_not_know_any_more_is_made_anew():
+    """A daemon of WireGuard in userspace may lose its socket."""
+    _, hss, _, _ = pair("wireguard")
+    kept = hss.vdu.interfaces.pop(WG)
+    hss.vdu.plain[WG] = PlainInterface(kind="tun", addresses=kept.addresses)
+    hss.reconcile()
+    assert "s6a/apply/start" in [step.id for step in hss.plans["s6a"].steps]
+    assert "somebody else" not in str(hss.plans["s6a"].problems)
+
+
 @pytest.mark.parametrize("off", [False, True])
 def test_ours_is_known_wherever_a_reconcile_ends(off):
     """It dies after each step in turn: on its way up, and on its way down."""

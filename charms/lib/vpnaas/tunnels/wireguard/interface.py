@@ -134,8 +134,8 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     live = parse_live(link, results) if interface is not None else None
     staged = x509.body(results.out(link + "/next"))
     # Ours is made after its file and goes before it. Its key tells it where the file was lost.
-    theirs = file is None and live is not None and live.public_key not in (public, staged)
-    if interface is not None and (live is None or theirs):
+    ours = file is not None or (live is not None and live.public_key in (public, staged))
+    if interface is not None and not ours:
         what = "somebody else made this interface of the VDU"
         raise InputError(name, what, "none of that name; delete or rename it")
     routes, connected = facts.routes(results, name)
