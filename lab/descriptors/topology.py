@@ -338,7 +338,7 @@ def _management_points(vnfd: Mapping[str, Any], vdu_id: str) -> set[str]:
 
 
 def _subnet(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what LCM and RO make of an ip-profile (``vld_to_ro_profile``, ``new_network``).
+    """Return what LCM and RO make of an ip-profile (``vld_to_ro_ip_profile``, ``new_network``).
 
     A profile that does not mention DHCP has none; Neutron's default, on, is for no profile at all.
     """
