@@ -258,12 +258,12 @@ class Fault:
     """The effect of a fault on two streams; times are seconds from the start of the neighbour's."""
 
     label: str  # The fault, and the victim.
-    at: float  # Time of the fault.
-    back: float  # Time at which the victim's link worked again.
-    ended: float  # Time at which the streams ended.
+    fault_s: float  # Time of the fault.
+    back_s: float  # Time at which the victim's link worked again.
+    ended_s: float  # Time at which the streams ended.
     # Start and end of the time in which nothing of the victim's stream arrived; None if nothing was
     # lost.
-    silent: tuple[float, float] | None
+    silent: Sequence[float] | None
 
 
 @matplotlib.rc_context(fname=STYLE)
@@ -273,14 +273,14 @@ def timeline(rows: Sequence[Fault], title: str) -> Figure:
     figure, axes = pyplot.subplots(figsize=(WIDTH, 1.2 + 0.5 * len(rows)))
     theirs, own, broken = OURS["color"], "#009E73", PUBLISHED["color"]
     for y, row in enumerate(reversed(rows)):
-        axes.barh(y + 0.17, row.ended, height=0.22, color=theirs)
-        axes.barh(y - 0.17, row.ended, height=0.22, color=own)
+        axes.barh(y + 0.17, row.ended_s, height=0.22, color=theirs)
+        axes.barh(y - 0.17, row.ended_s, height=0.22, color=own)
         if row.silent is not None:
             start, end = row.silent
             axes.barh(y - 0.17, end - start, left=start, height=0.22, color="white",
                       edgecolor=broken, hatch="////")  # fmt: skip
-        axes.plot([row.at] * 2, [y - 0.4, y + 0.4], color="black", linewidth=1.5)
-        axes.plot([row.back], [y - 0.17], linestyle="none", marker="|", markersize=12,
+        axes.plot([row.fault_s] * 2, [y - 0.4, y + 0.4], color="black", linewidth=1.5)
+        axes.plot([row.back_s], [y - 0.17], linestyle="none", marker="|", markersize=12,
                   markeredgewidth=2.5, color=broken)  # fmt: skip
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(-0.6, len(rows) - 0.4)
@@ -301,7 +301,9 @@ def timeline(rows: Sequence[Fault], title: str) -> Figure:
                 bbox_to_anchor=(1, 1))  # fmt: skip
     figure.tight_layout()
     head = ("fault", "at s", "link back s", "streams ended s", "silent from s", "silent to s")
-    numbers = [(row.label, row.at, row.back, row.ended, *(row.silent or ("", ""))) for row in rows]
+    numbers = [
+        (row.label, row.fault_s, row.back_s, row.ended_s, *(row.silent or ("", ""))) for row in rows
+    ]
     return _as_figure(figure, title, [head, *numbers])
 
 

@@ -61,10 +61,6 @@ def over_plain(metric: str) -> list[Ratio]:
                 where = "" if link == "any" else f"{link} "
                 value = single(_middle(given) / _middle(base))
                 result.append(Ratio(where + label.replace("-", " "), value, item["id"]))
-        sites = item.get("multi-site", {}).get(name, {})
-        if sites:
-            value = single(sites["vpn"] / sites[PLAIN])
-            result.append(Ratio("s6a between sites", value, item["id"]))
     return result
 
 
@@ -101,9 +97,6 @@ def absolute() -> list[Published]:
                 for link, given in links.items():
                     at = (item["id"], label.replace("-", " "), link)
                     table.setdefault(at, {})[metric] = _middle(given)
-            for label, given in item.get("multi-site", {}).get(name, {}).items():
-                at = (item["id"], f"{label.replace('-', ' ')} between sites", "s6a")
-                table.setdefault(at, {})[metric] = _middle(given)
     return [Published(*at, figures) for at, figures in table.items()]
 
 

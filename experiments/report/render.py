@@ -337,29 +337,31 @@ def _where(link: str, name: str) -> str:
     return f"{_worded(link)} {_worded(name)}"
 
 
-def readable(ratio: Ratio) -> Ratio:
-    """Return a ratio with its link and set-up in words."""
+def readable(ratios: Iterable[Ratio]) -> list[Ratio]:
+    """Return ratios with their links and set-ups in words."""
+    return [dataclasses.replace(ratio, label=_label(ratio)) for ratio in ratios]
+
+
+def _label(ratio: Ratio) -> str:
     if ratio.source.startswith("vidal"):
-        return dataclasses.replace(ratio, label="IPsec between sites (Vidal)")
+        return "IPsec between sites (Vidal)"
     link, _, rest = ratio.label.partition(" ")
-    comma = "," if link.endswith(",") else ""
-    link = link.rstrip(",")
+    name = link.rstrip(",")
     whose, _, path = rest.partition(", ")
     if rest not in _WORDS and whose in _WORDS:
         rest = f"{_WORDS[whose]}, {path}"
-    words = f"{_LINKS.get(link, link)}{comma} {_WORDS.get(rest, rest)}"
-    return dataclasses.replace(ratio, label=words)
+    return f"{_LINKS.get(name, name)}{link[len(name) :]} {_WORDS.get(rest, rest)}"
 
 
 def in_order(ratios: Iterable[Ratio]) -> list[Ratio]:
-    """Return ratios sorted by link and set-up, the slices first."""
+    """Return readable ratios sorted by link and set-up, the slices first."""
     links, set_ups = list(_LINKS.values()), list(dict.fromkeys(_WORDS.values()))
 
     def place(one: Ratio) -> tuple[int, int]:
         link, _, rest = one.label.partition(" ")
         return _place(link, links), _place(rest, set_ups)
 
-    return sorted(ratios, key=place)
+    return sorted(readable(ratios), key=place)
 
 
 def _place(one: str, among: Sequence[str]) -> int:
@@ -416,14 +418,13 @@ def _cost_cards(rows: Sequence[summary.Row]) -> list[dict[str, Any]]:
 
 
 def _double(runs: Sequence[Run], cpus: int, book: Book) -> dict[str, Any] | None:
-    ours = summary.double_ratios(runs, "mbps")
-    if not ours:
-        return None
-    ours, theirs = ([readable(r) for r in of] for of in (ours, published.double()))
     text = "TCP throughput with twice the vCPU and memory, over that of the eMBB slice."
+    ours, axis = readable(summary.double_ratios(runs, "mbps")), "double resources / plain"
+    if not (figure := _ratios(ours, published.double(), text, axis, book)):
+        return None
     limited = all(run.result["limited"] for run in runs if run.params["slice"] == DOUBLE)
     return {
-        "figure": _ratios(ours, theirs, text, "double resources / plain", book),
+        "figure": figure,
         "gaining": ", ".join(_NAMES[name] for name in published.gaining(cpus)) if limited else "",
         "limited": limited,
     }
@@ -431,26 +432,27 @@ def _double(runs: Sequence[Run], cpus: int, book: Book) -> dict[str, Any] | None
 
 def _ratios(
     ours: Sequence[Ratio], theirs: Sequence[Ratio], text: str, axis: str, book: Book
-) -> dict[str, str]:
-    """Plot ratios; the caption says what lines are."""
+) -> dict[str, str] | None:
+    """Plot ratios if there are own ones; the caption says what lines are."""
+    if not ours:
+        return None
     if any(one.value.known for one in ours):
         text += " Lines are 95 % intervals."
-    return book.add(figures.ratios(ours, theirs, text, axis), text)
+    return book.add(figures.ratios(ours, readable(theirs), text, axis), text)
 
 
 def _cost(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
-    made = []
-    for metric, (axis, text) in summary.WORDS["figures"]["cost"].items():
-        ours = in_order(readable(r) for r in summary.vpn_ratios(runs, metric))
-        theirs = [readable(r) for r in published.over_plain(metric)]
-        if ours:
-            made.append(_ratios(ours, theirs, text, axis, book))
+    drawn = [
+        _ratios(in_order(summary.vpn_ratios(runs, metric)), published.over_plain(metric), text,
+                axis, book)
+        for metric, (axis, text) in summary.WORDS["figures"]["cost"].items()
+    ]  # fmt: skip
     if trips := _trips(runs):
         text = (
             "Round trips of echo requests as a distribution, mean over rounds; nothing beside it."
         )
-        made.append(book.add(figures.distributions(trips, text, "round trip in ms"), text))
-    return made
+        drawn.append(book.add(figures.distributions(trips, text, "round trip in ms"), text))
+    return list(filter(None, drawn))
 
 
 def _trips(runs: Sequence[Run]) -> list[figures.Distribution]:
@@ -459,59 +461,44 @@ def _trips(runs: Sequence[Run]) -> list[figures.Distribution]:
     if not alone:
         return []
     links = list(_LINKS)
-
-    def place(at: tuple[str, str]) -> tuple[int, int, str, str]:
-        name, link = at
-        return _place(name, _ORDER), _place(link, links), name, link
-
-    name, link = min(((run.params["slice"], run.params["link"]) for run in alone), key=place)
-    where = _where(link, name)
-    by_path: dict[str, list[Run]] = {}
-    for run in alone:
-        p = run.params
-        if (p["slice"], p["link"]) == (name, link):
-            by_path.setdefault(p["path"], []).append(run)
+    name, link = min(
+        ((run.params["slice"], run.params["link"]) for run in alone),
+        key=lambda at: (_place(at[0], _ORDER), _place(at[1], links), *at),
+    )
     curves: list[figures.Distribution] = []
     for path, words in (("underlay", "no VPN"), ("tunnel", "tunnel")):
-        if made := by_path.get(path):
-            table = [run.result["rtt_within"] for run in made]
-            points = [
-                (float(at[0][0]), statistics.fmean(ms for _, ms in at))
-                for at in zip(*table, strict=True)
-            ]
-            curves.append((f"{where}, {words}", points))
+        ways = {"slice": name, "link": link, "path": path}
+        made = [run.result["rtt_within"] for run in alone if ways.items() <= run.params.items()]
+        points = [
+            (float(at[0][0]), statistics.fmean(ms for _, ms in at))
+            for at in zip(*made, strict=True)
+        ]
+        if points:
+            curves.append((f"{_where(link, name)}, {words}", points))
     return curves
 
 
 def _neighbour(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
-    made = []
-    for metric, (axis, text) in summary.WORDS["figures"]["neighbour"].items():
-        ours = [readable(r) for r in summary.neighbour_ratios(runs, metric)]
-        if ours:
-            made.append(_ratios(ours, [], text, axis, book))
-    return made
+    drawn = (
+        _ratios(readable(summary.neighbour_ratios(runs, metric)), [], text, axis, book)
+        for metric, (axis, text) in summary.WORDS["figures"]["neighbour"].items()
+    )
+    return list(filter(None, drawn))
 
 
 def _response(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
-    ours = summary.signalling_ratios(runs)
-    if not ours:
-        return None
-    ours = in_order(readable(r) for r in ours)
-    theirs = [readable(r) for r in published.signalling()]
-    text = "Service response time of S6a, mean."
-    figure = _ratios(ours, theirs, text, "response time with VPN / without", book)
-    return {"figure": figure, "ues": runs[0].params["ues"]}
+    text, axis = "Service response time of S6a, mean.", "response time with VPN / without"
+    ours = in_order(summary.signalling_ratios(runs))
+    figure = _ratios(ours, published.signalling(), text, axis, book)
+    return {"figure": figure, "ues": runs[0].params["ues"]} if figure else None
 
 
 def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     """Return the ratios of procedures over N2, with the tunnel over without."""
-    if not runs:
-        return None
-    figure = None
-    if ours := [readable(r) for r in summary.procedure_ratios(runs)]:
-        text = "Time of procedures over N2 at the AMF, mean, with N2's tunnel over without."
-        figure = _ratios(ours, [], text, "time with VPN / without", book)
-    return {"figure": figure, "ues": runs[0].params["ues"]}
+    text = "Time of procedures over N2 at the AMF, mean, with N2's tunnel over without."
+    ours, axis = readable(summary.procedure_ratios(runs)), "time with VPN / without"
+    figure = _ratios(ours, [], text, axis, book)
+    return {"figure": figure, "ues": runs[0].params["ues"]} if runs else None
 
 
 def _procedure_times(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
@@ -548,29 +535,25 @@ def _performance(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
     ratio = {
         metric: summary.by_label(summary.vpn_ratios(runs, metric)) for metric in ("mbps", "rtt_ms")
     }
-    points = sorted(table["mbps"], key=lambda p: (_place(p[0], _ORDER), *p))
-    for name, link, path, load in points:
-        if path != "tunnel":
+    for point in sorted(table["mbps"], key=lambda p: (_place(p.slice, _ORDER), *p)):
+        if point.path != "tunnel":
             continue
-        label = f"{link} {name}" + (", neighbour saturated" if load else "")
-        both = [(name, link, path, load), (name, link, "underlay", load)]
+        both = [point, point._replace(path="underlay")]
         row: dict[str, Any] = {
-            metric: (*map(table[metric].get, both), ratio.get(metric, {}).get(label))
+            metric: (*map(table[metric].get, both), ratio.get(metric, {}).get(point.label))
             for metric in summary.METRICS
         }
         numbers = [value.n for value in row["mbps"] if value is not None]
         n = ", ".join(map(str, numbers)) if len(set(numbers)) > 1 else numbers[0]
-        yield {"where": _where(link, name), "load": load or "idle", "n": n, **row}
+        where = _where(point.link, point.slice)
+        yield {"where": where, "load": point.neighbour or "idle", "n": n, **row}
 
 
 def _timeline(runs: Sequence[Run], book: Book) -> dict[str, str] | None:
     rows = [
         figures.Fault(
             f"{run.params['fault']}, {_WORDS.get(run.params['victim'], run.params['victim'])}",
-            moments["fault_s"],
-            moments["back_s"],
-            moments["ended_s"],
-            tuple(moments["silent"]) if moments["silent"] else None,
+            **moments,
         )
         for run in runs
         if (moments := run.result.get("timeline"))

@@ -1,5 +1,6 @@
 """The own figures of a report, computed from runs; without page and plots."""
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,23 @@ METRICS = {
 WORDS = documents.read(Path(__file__).with_name("words.yaml"))
 _BESIDE = ", neighbour saturated"
 
-Point = tuple[str, str, str, str]  # Slice, link, path, neighbour.
+
+class Point(NamedTuple):
+    """What a run measured; "" for a parameter that it does not have."""
+
+    slice: str
+    link: str
+    path: str
+    neighbour: str
+
+    @property
+    def label(self) -> str:
+        """Link and slice, with the load beside them."""
+        return f"{self.link} {self.slice}{_BESIDE if self.neighbour else ''}"
+
+    @property
+    def way(self) -> str:
+        return "tunnel" if self.path == "tunnel" else "no VPN"
 
 
 def by_experiment(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -41,8 +58,7 @@ def samples(runs: Sequence[Run], metric: str) -> dict[Point, dict[int, float]]:
     """Return a metric by point and repetition."""
     table: dict[Point, dict[int, float]] = defaultdict(dict)
     for run in runs:
-        p = run.params
-        point = (p["slice"], p["link"], p["path"], p["neighbour"])
+        point = Point(*(str(run.params.get(name, "")) for name in Point._fields))
         table[point][run.repetition] = float(run.result[metric])
     return dict(table)
 
@@ -65,28 +81,37 @@ def by_label(ratios: Iterable[Ratio]) -> dict[str, Estimate]:
     return {ratio.label: ratio.value for ratio in ratios}
 
 
-def vpn_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
-    """Return, per slice and link, a metric through the tunnel over that without a VPN."""
+def _ratios(
+    runs: Sequence[Run], metric: str, label: str, of: Mapping[str, str], base: Mapping[str, str]
+) -> list[Ratio]:
+    """Return a metric at the points with the values ``of``, over that with the values ``base``.
+
+    ``label`` is a form that takes the point.
+    """
     table = samples(runs, metric)
-    ratios = []
-    for (name, link, path, load), values in sorted(table.items()):
-        if path == "tunnel" and (base := table.get((name, link, "underlay", load))):
-            if (value := paired(values, base)) is not None:
-                beside = _BESIDE if load else ""
-                ratios.append(Ratio(f"{link} {name}{beside}", value))
-    return ratios
+    return [
+        Ratio(label.format(point), value)
+        for point, values in sorted(table.items())
+        if point._replace(**of) == point
+        and (value := paired(values, table.get(point._replace(**base), {})))
+    ]
+
+
+def vpn_ratios(runs: Sequence[Run], metric: str, label: str = "{0.label}") -> list[Ratio]:
+    """Return, per slice and link, a metric through the tunnel over that without a VPN."""
+    return _ratios(runs, metric, label, {"path": "tunnel"}, {"path": "underlay"})
 
 
 def neighbour_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     """Return, per slice, link and path, a metric with a saturated neighbour over that without."""
-    table = samples(runs, metric)
-    ratios = []
-    for (name, link, path, load), values in sorted(table.items()):
-        if load and (base := table.get((name, link, path, ""))):
-            if (value := paired(values, base)) is not None:
-                where = "tunnel" if path == "tunnel" else "no VPN"
-                ratios.append(Ratio(f"{link} {name}, {where}", value))
-    return ratios
+    loaded, label = {"neighbour": "saturated"}, "{0.link} {0.slice}, {0.way}"
+    return _ratios(runs, metric, label, loaded, {"neighbour": ""})
+
+
+def double_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
+    """Return, per link and path, a metric with double resources over that of eMBB alone."""
+    alone, label = {"slice": DOUBLE, "neighbour": ""}, "{0.link}, {0.way}"
+    return _ratios(runs, metric, label, alone, {"slice": EMBB})
 
 
 def signalling_ratios(runs: Sequence[Run]) -> list[Ratio]:
@@ -94,9 +119,9 @@ def signalling_ratios(runs: Sequence[Run]) -> list[Ratio]:
 
     Runs since November 2026 have the time of an attach, too.
     """
-    labels = {"air": "AIR {}", "ulr": "ULR {}"}
+    labels = {"air": "AIR {0.slice}", "ulr": "ULR {0.slice}"}
     if all("attach_mean_ms" in run.result for run in runs):
-        labels["attach"] = "attach {}"
+        labels["attach"] = "attach {0.slice}"
     return _mean_ratios(runs, labels)
 
 
@@ -106,25 +131,14 @@ PROCEDURES = {"registration": "registration", "session": "PDU session establishm
 
 def procedure_ratios(runs: Sequence[Run]) -> list[Ratio]:
     """Return, per procedure and slice, its time with N2 in the tunnel over that without."""
-    return _mean_ratios(runs, {name: f"n2 {{}}, {title}" for name, title in PROCEDURES.items()})
+    labels = {name: f"n2 {{0.slice}}, {title}" for name, title in PROCEDURES.items()}
+    return _mean_ratios(runs, labels)
 
 
 def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
-    """Return mean times through the tunnel over those without, per figure and slice.
-
-    ``labels`` are by figure, with "{}" for the slice.
-    """
-    ratios = []
-    for metric, label in labels.items():
-        table: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-        for run in runs:
-            point = (str(run.params["slice"]), str(run.params["path"]))
-            table[point][run.repetition] = float(run.result[f"{metric}_mean_ms"])
-        for name in sorted({name for name, _ in table}):
-            value = paired(table.get((name, "tunnel"), {}), table.get((name, "underlay"), {}))
-            if value is not None:
-                ratios.append(Ratio(label.format(name), value))
-    return ratios
+    """Return mean times through the tunnel over those without, by figure with its label."""
+    every = (vpn_ratios(runs, f"{metric}_mean_ms", label) for metric, label in labels.items())
+    return list(itertools.chain.from_iterable(every))
 
 
 @dataclass(frozen=True)
@@ -153,18 +167,18 @@ def requirements(
     results = []
     rates, trips = estimates(measured, "mbps"), estimates(measured, "rtt_ms")
     rate, goal = kpi["user-data-rate-mbps"], f"at least {kpi['user-data-rate-mbps']} Mbit/s"
-    for (name, link, path, load), value in rates.items():
-        if path == "tunnel" and link in ("s1u", "data", "n3", "ue"):
-            words = f"{link} {name}{_BESIDE if load else ''}, one flow: {value.mean:.0f} Mbit/s"
+    for point, value in rates.items():
+        if point.path == "tunnel" and point.link in ("s1u", "data", "n3", "ue"):
+            words = f"{point.label}, one flow: {value.mean:.0f} Mbit/s"
             results.append(Verdict("user data rate", goal, words, value.mean >= rate))
     ue = item["ue-mbps"]["vpn"]
     results.append(
         Verdict("user data rate", goal, f"UE, end to end: {ue} Mbit/s", ue >= rate, item["id"])
     )
     limit, goal = kpi["urllc-ms"], f"at most {kpi['urllc-ms']} ms"
-    for (name, link, path, load), value in trips.items():
-        if (name, path) == (URLLC, "tunnel"):
-            words = f"{link} {name}{_BESIDE if load else ''}, round trip: {value.mean:.2f} ms"
+    for point, value in trips.items():
+        if (point.slice, point.path) == (URLLC, "tunnel"):
+            words = f"{point.label}, round trip: {value.mean:.2f} ms"
             results.append(Verdict("URLLC delay", goal, words, value.mean <= limit))
     for run in qos:
         if run.params["enforced"]:
@@ -215,19 +229,6 @@ def loaded(runs: Sequence[Run], cpus: int) -> tuple[int, int, float]:
     """
     shares = [run.busy / cpus for run in runs if run.busy is not None]
     return sum(share > BUSY for share in shares), len(shares), 100 * max(shares, default=0.0)
-
-
-def double_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
-    """Return, per link and path, a metric with double resources over that of eMBB alone."""
-    table = samples(runs, metric)
-    ratios = []
-    for (name, link, path, load), values in sorted(table.items()):
-        base = table.get((EMBB, link, path, ""))
-        if name == DOUBLE and not load and base:
-            if (value := paired(values, base)) is not None:
-                where = "tunnel" if path == "tunnel" else "no VPN"
-                ratios.append(Ratio(f"{link}, {where}", value))
-    return ratios
 
 
 @dataclass(frozen=True)

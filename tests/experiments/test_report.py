@@ -60,7 +60,7 @@ def test_ratios_are_to_the_own_baseline(runs: list[Run]) -> None:
 def test_published_figures_are_ratios_too() -> None:
     rate = {(r.source, r.label): r.value.mean for r in published.over_plain("mbps")}
     assert rate["ntnu-2022", "s6a vpn"] == pytest.approx(918 / 21700)
-    assert rate["ntnu-2022", "s6a between sites"] == pytest.approx(156 / 179)
+    assert rate["ntnu-2022", "s6a vpn between sites"] == pytest.approx(156 / 179)
     delay = {(r.source, r.label): r.value.mean for r in published.over_plain("rtt_ms")}
     assert delay["ntnu-2022", "s1u vpn"] == pytest.approx(0.784 / 0.364)
     assert all(item["source"] for item in published.reference())
