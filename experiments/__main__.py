@@ -4,6 +4,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,14 +188,14 @@ def run(
                     left = f"they run on: osm-lab --home {place} ns-list"
                     stack.callback(screen.print, left)
                 else:
-                    stack.callback(_clean_lab, screen, place)
+                    stack.callback(_clean, screen, partial(on_the_lab.clean, place))
                 lab = stack.enter_context(on_the_lab.served(place, chosen.machines))
                 lab.accounts(setups.vims(beside))
                 bed = Testbed(lab.osm, dist, screen, lab=lab)
             else:
                 bed = Testbed(osm, dist, screen, vim)
                 if not keep:
-                    stack.callback(_clean, bed)
+                    stack.callback(_clean, screen, bed.clean)
             failures = _make_missing(bed, campaign, chosen, steps, beside, others)
     _write_report(campaign, failures, screen)
 
@@ -280,29 +281,27 @@ def _make_missing(
     """Start the slices and services, and make the runs; return how many gave no result."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
-        packages = setups.packages(bed.dist, beside)
-        if not chosen.machines:
-            packages = [*(bed.dist / f"{name}_vnf.tar.gz" for name in VNFS), *packages]
-        requests: list[slices.SliceRequest] = []
-        others: list[setups.Service] = []
-        names = " and ".join(beside)
         if chosen.fiveg:
             packages = fiveg.packages(bed.dist, Path(scratch), chosen.fiveg)
             requests = fiveg.requests(bed.dist, qos.RATES, chosen.fiveg)
             count = 3 + 2 * len(chosen.fiveg)
             names = f"{len(chosen.fiveg)} slices of a 5G network, of {count} VNFs,"
         else:
-            others = setups.requests(bed.dist, beside, chosen.functions)
-        if chosen.slices and not chosen.fiveg:
-            packages = [*packages, *slices.packages(bed.dist, Path(scratch))]
-            requests = slices.requests(bed.dist, qos.RATES, "s1u", chosen.functions)
-            names = " and ".join(["two slices of five VNFs", *beside])
-        bed.refuse_taken([*requests, *others])
+            own = [] if chosen.machines else [bed.dist / f"{name}_vnf.tar.gz" for name in VNFS]
+            packages = [*own, *setups.packages(bed.dist, beside)]
+            requests = setups.requests(bed.dist, beside, chosen.functions)
+            names = " and ".join(beside)
+            if chosen.slices:
+                names = " and ".join(["two slices of five VNFs", *beside])
+                packages += slices.packages(bed.dist, Path(scratch))
+                both = slices.requests(bed.dist, qos.RATES, "s1u", chosen.functions)
+                requests = [*both, *requests]
+        bed.refuse_taken(requests)
         bed.prepare(packages)
     if chosen.fiveg:
         fiveg.deploy(bed, requests)
     else:
-        bed.deploy([*requests, *others])
+        bed.deploy(requests)
     missing = sum(not campaign.has(step.cell, step.repetition) for step in steps)
     bed.console.print(
         f"{names} are up after {time.monotonic() - started:.0f} s; "
@@ -322,22 +321,12 @@ def _environment(osm: Osm, vim: str) -> dict[str, Any]:
     }
 
 
-def _clean_lab(screen: Console, home: Path) -> None:
-    from experiments import on_the_lab
-
+def _clean(screen: Console, remove: Callable[[], Sequence[str]]) -> None:
     screen.print("cleaning up ...")
-    with ticking(screen, lambda: "removing them"):
-        left = on_the_lab.clean(home)
-    if left:
-        screen.print(f"not removed: {left}", style="red", markup=False)
-
-
-def _clean(bed: Testbed) -> None:
-    bed.console.print("cleaning up ...")
-    with ticking(bed.console, lambda: "deleting them"):
-        left = bed.clean()
+    with ticking(screen, lambda: "deleting them"):
+        left = remove()
     for sentence in left:
-        bed.console.print(f"not deleted: {sentence}", style="red", markup=False)
+        screen.print(f"not deleted: {sentence}", style="red", markup=False)
 
 
 @main.command()

@@ -7,7 +7,7 @@ is real. If only the charm is killed, it must not break.
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -24,27 +24,24 @@ CUT = 3  # Seconds for which a link is cut.
 BREAKS = {"vnf": True, "tunnel": True, "charm": False, "link": True}
 
 
-def _stop_vnf(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
+def _stop_vnf(bed: Testbed, vnf: Vnf, mending: contextlib.ExitStack) -> None:
     """Stop a VDU over OSM, as an operator does."""
     bed.osm.operate(vnf.service, vnf.id, vnf.vdu, "stop")
-    return lambda: bed.osm.operate(vnf.service, vnf.id, vnf.vdu, "start")
+    mending.callback(bed.osm.operate, vnf.service, vnf.id, vnf.vdu, "start")
 
 
-def _delete_tunnel(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
+def _delete_tunnel(bed: Testbed, vnf: Vnf, _: contextlib.ExitStack) -> None:
     vnf.action("inject-fault", fault="tunnel", link=_user_link(bed, vnf))
-    return lambda: None
 
 
-def _cut_link(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
+def _cut_link(bed: Testbed, vnf: Vnf, _: contextlib.ExitStack) -> None:
     """Disconnect the VDU from the network below the link for CUT seconds."""
     vnf.action("inject-fault", fault="link", link=_user_link(bed, vnf), seconds=CUT)
-    return lambda: None
 
 
-def _kill_charm(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
+def _kill_charm(bed: Testbed, vnf: Vnf, _: contextlib.ExitStack) -> None:
     """Kill a charm during an action, with all processes that it started."""
-    if bed.lab is None:
-        raise click.ClickException("only the lab lets an experiment kill a charm")
+    lab = bed.the_lab
     related = [
         link.endpoint(vnf.name)
         for link in bed.slices[vnf.slice].links.values()
@@ -52,10 +49,9 @@ def _kill_charm(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
         if vnf.name in (link.near, link.far) and not link.joined
     ]
     operation = vnf.start("rotate-keys", link=related[-1])
-    bed.lab.kill_charm(vnf.application)
+    lab.kill_charm(vnf.application)
     with contextlib.suppress(OperateError):
         bed.osm.finished(NS_OPERATIONS, operation)
-    return lambda: None
 
 
 def _user_link(bed: Testbed, vnf: Vnf) -> str:
@@ -94,11 +90,9 @@ def run(
     end = flows[victim].far
     time.sleep(seconds / 4)
     began = time.time()
-    mend = _DO[fault](bed, end)
-    try:
+    with contextlib.ExitStack() as mending:
+        _DO[fault](bed, end, mending)
         time.sleep(max(0.0, seconds * 3 / 4 - (time.time() - began)))
-    finally:
-        mend()
     _wait_recovered(bed, victim)
     back = time.time()
     # Both go on as long as the fault: mending it must not cost the neighbour anything either.

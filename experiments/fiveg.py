@@ -20,7 +20,7 @@ from experiments.slices import (
     MMTC,
     RANGES,
     URLLC,
-    SliceRequest,
+    Request,
     derived,
     limit,
     members,
@@ -58,7 +58,7 @@ def packages(dist: Path, folder: Path, names: Sequence[str]) -> list[Path]:
 
 def requests(
     dist: Path, rates: Mapping[str, Mapping[str, int]], names: Sequence[str]
-) -> list[SliceRequest]:
+) -> list[Request]:
     """Return slices to instantiate; the first one creates the shared service.
 
     ``rates`` are parameters of a UPF's N3, by slice.
@@ -69,7 +69,7 @@ def requests(
         limit(document, "n3", rates.get(name, {}))
         for values in members(document):
             _subscribe(values, names)
-        made.append(SliceRequest(name, f"{name}_5g_nst", document, SUBNET))
+        made.append(Request(name, f"{name}_5g_nst", document, SUBNET))
     return made
 
 
@@ -82,7 +82,7 @@ def _subscribe(values: dict[str, object], names: Sequence[str]) -> None:
         values["nf_sessions"] = ",".join(SESSIONS[name] for name in names)
 
 
-def deploy(bed: Testbed, requests: Sequence[SliceRequest]) -> None:
+def deploy(bed: Testbed, requests: Sequence[Request]) -> None:
     """Instantiate slices at once, join them, and wait until the UE has a session in each."""
     orders = {one.name: bed.instantiate(one) for one in requests}
     made = [(one, orders[one.name]) for one in requests]

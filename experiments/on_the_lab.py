@@ -274,14 +274,14 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
             server.terminate()
 
 
-def clean(home: Path) -> str:
-    """Remove all that the lab created, and its directory if empty; return why not, or ""."""
+def clean(home: Path) -> list[str]:
+    """Remove all that the lab created, and its directory if empty; return the errors."""
     words = [sys.executable, "-m", "lab.cli", "--home", str(home), "lab", "clean"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     with contextlib.suppress(OSError):
         home.rmdir()
     said = done.stderr.strip().splitlines() or ["no reason given"]
-    return said[-1] if done.returncode else ""
+    return said[-1:] if done.returncode else []
 
 
 def _port(vim: Vim, vnf: Vnf, link: str) -> Port:

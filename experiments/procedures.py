@@ -8,7 +8,7 @@ on N2 or S6a. Only the lab has such UEs.
 from functools import partial
 from typing import Any
 
-from experiments.signalling import REQUESTS, metered, simulated, start_meter, times
+from experiments.signalling import REQUESTS, metered, start_meter, times
 from experiments.testbed import Slice, Testbed
 
 PROCEDURES = ("registration", "session")
@@ -30,7 +30,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
         Mean, median and p99 of each procedure, and the median per UE for registration and session
         together, all in ms.
     """
-    lab, shared, slice_ = simulated(bed), _shared(bed), bed.slice_named(slice)
+    lab, shared, slice_ = bed.the_lab, _shared(bed), bed.slice_named(slice)
     core = shared.values("amf")
     with bed.path(shared.name, [LINK], path):
         lab.register(core, slice_, 1)  # Make sure that N2 is up, and warm up the programs.
@@ -57,7 +57,7 @@ def storm(
     Returns:
         Rates per second, the number of UEs that gave up, and times in ms, of UEs and on N2 or S6a.
     """
-    lab, slice_ = simulated(bed), bed.slice_named(slice)
+    lab, slice_ = bed.the_lab, bed.slice_named(slice)
     with bed.path(slice, slice_.links, path):
         if slice_.signalling == "s6a":
             names, near, meter, count = REQUESTS, slice_["mme"], "measure-s6a", 2 * ues

@@ -14,8 +14,6 @@ same without 5QIs: eMBB's packets fill the queue and URLLC's wait in it.
 import time
 from typing import Any
 
-import click
-
 from experiments import slices
 from experiments.testbed import Slice, Testbed
 from experiments.traffic import Flow, load
@@ -76,15 +74,13 @@ def run(
         reports the 5QI in force and enough datagrams kept the budget; in the control neither of
         the last two must be true.
     """
-    if bed.lab is None:
-        raise click.ClickException("qos needs a bottleneck in the network, which only the lab has")
-    slow, fast = bed.slices[urllc], bed.slices[embb]
+    lab, slow, fast = bed.the_lab, bed.slices[urllc], bed.slices[embb]
     name = slow.user_plane
     link = slow.links[name]
     ensure(bed, enforced)
-    near = bed.lab.ports(link.near, [slow, fast], name)
+    near = lab.ports(link.near, [slow, fast], name)
     with (
-        bed.lab.bottleneck(near, BOTTLENECK_MBPS, FIFO_MS),
+        lab.bottleneck(near, BOTTLENECK_MBPS, FIFO_MS),
         load(fast[link.near], name, parallel=4) as loaded,
     ):
         time.sleep(1)  # Until TCP has reached its rate and filled the queue.

@@ -5,9 +5,7 @@ vCPUs and memory, and `epc_multisite.yaml` places the HSS at another VIM.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from builder import documents
 from experiments.slices import Request, parameters
@@ -21,23 +19,6 @@ VIMS = Path(__file__).resolve().parents[1] / "lab" / "sites"
 """Configurations of the VIM accounts of the sites; between them are 18 ms and 200 Mbit/s."""
 
 
-@dataclass(frozen=True)
-class Service(Request):
-    """A network service to instantiate."""
-
-    vim: str = ""
-    alone: bool = False  # Whether the campaign has this service instead of slices.
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """Its parameters, for the same use as `SliceRequest.parameters`."""
-        return self.document
-
-    @property
-    def service(self) -> str:
-        return self.name
-
-
 def packages(dist: Path, names: Iterable[str]) -> list[Path]:
     """Return the packages of set-ups, without those of the slices, in the order to onboard them."""
     listed = (package for name in names for package in _SETUPS[name].get("packages", ()))
@@ -49,7 +30,7 @@ def vims(names: Iterable[str]) -> Mapping[str, Path]:
     return {vim: VIMS / f"{vim}.yaml" for name in names for vim in _SETUPS[name].get("vims", ())}
 
 
-def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Service]:
+def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Request]:
     """Return services to instantiate.
 
     Args:
@@ -62,5 +43,6 @@ def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Service]
         run = functions and setup.get("functions", False)
         document = parameters(file, setup.get("ranges", {}), run)
         vim = next(iter(setup.get("vims", ())), "")
-        made.append(Service(name, setup["service"], document, vim, setup.get("alone", False)))
+        alone = setup.get("alone", False)
+        made.append(Request(name, setup["service"], document, vim=vim, alone=alone))
     return made

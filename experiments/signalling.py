@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 REQUESTS = ("AIR", "ULR")
 
 
-def simulated(bed: Testbed) -> Lab:
-    """Return the lab, which simulates UEs."""
-    if bed.lab is None:
-        raise click.ClickException("this needs the UEs that the lab simulates")
-    return bed.lab
-
-
 def times(answer: Mapping[str, Any], names: Iterable[str], *words: str) -> dict[str, float]:
     """Return statistics of a meter's answer for a run's result, in ms."""
     if lost := answer.get("packets-lost-by-the-meter"):
@@ -75,7 +68,7 @@ def run(
     Returns:
         Mean and median of the response times, and of the duration of an attach, in ms.
     """
-    lab, slice_ = simulated(bed), bed.slice_named(slice)
+    lab, slice_ = bed.the_lab, bed.slice_named(slice)
     with bed.path(slice, slice_.links if links else [slice_.signalling], path):
         lab.attach(slice_, 1)  # Make sure that S6a is up, and warm up the programs.
         operation = start_meter(lab, slice_["mme"], "measure-s6a", duration=300, count=2 * ues)

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from builder import archive, documents
+from operate.osm import SERVICES, SLICES
 
 EMBB, URLLC, MMTC = "embb", "urllc", "mmtc"
 SUBNET = "core"  # The one netslice-subnet of each template.
@@ -34,26 +35,27 @@ class Request:
     name: str  # Name of the instance.
     descriptor: str  # Its template or NSD.
     document: Mapping[str, Any]  # Its parameters.
-
-    vim = ""  # VIM account of VNFs without a place in the parameters, "" for the campaign's.
-
-
-@dataclass(frozen=True)
-class SliceRequest(Request):
-    """A slice to instantiate."""
-
-    subnet: str = SUBNET  # Id of the netslice-subnet that it does not share with other slices.
+    # Id of the netslice-subnet that a slice does not share with others, "" for a service.
+    subnet: str = ""
+    vim: str = ""  # VIM account of VNFs without a place in the parameters, "" for the campaign's.
+    alone: bool = False  # Whether the campaign has this service instead of slices.
 
     @property
-    def parameters(self) -> Mapping[str, Any]:
-        return self.part(self.subnet)
+    def place(self) -> str:
+        return SLICES if self.subnet else SERVICES
 
     @property
     def service(self) -> str:
-        return f"{self.name}.{self.subnet}"
+        """Name of its own service."""
+        return f"{self.name}.{self.subnet}" if self.subnet else self.name
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Parameters of its own service."""
+        return self.part(self.subnet) if self.subnet else self.document
 
     def part(self, subnet: str) -> Mapping[str, Any]:
-        """Return the parameters of one of its services, by the id of the netslice-subnet."""
+        """Return the parameters of a service of a slice, by the id of the netslice-subnet."""
         parts: Sequence[Mapping[str, Any]] = self.document["netslice-subnet"]
         return next(part for part in parts if part["id"] == subnet)
 
@@ -131,7 +133,7 @@ def packages(dist: Path, folder: Path) -> list[Path]:
 
 def requests(
     dist: Path, rates: Mapping[str, Mapping[str, int]], link: str, functions: bool = False
-) -> list[SliceRequest]:
+) -> list[Request]:
     """Return both slices.
 
     Args:
@@ -144,5 +146,5 @@ def requests(
         ranges = {} if name == EMBB else RANGES["epc"]
         document = parameters(dist / "params" / f"{name}.yaml", ranges, functions)
         limit(document, link, rates[name])
-        made.append(SliceRequest(name, f"{name}_nst", document))
+        made.append(Request(name, f"{name}_nst", document, SUBNET))
     return made

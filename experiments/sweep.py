@@ -9,8 +9,6 @@ import contextlib
 import time
 from typing import Any
 
-import click
-
 from experiments import qos
 from experiments.slices import EMBB, MMTC, URLLC
 from experiments.testbed import Slice, Testbed
@@ -48,8 +46,7 @@ def run(
     Returns:
         Delays of URLLC's datagrams, eMBB's rate, and figures of mMTC's stream.
     """
-    if bed.lab is None:
-        raise click.ClickException("a sweep needs a bottleneck that only the lab has")
+    lab = bed.the_lab
     urllc, embb, mmtc = (bed.slices[name] for name in (URLLC, EMBB, MMTC))
     bed.shaped = None  # The next lines replace the values of the slices' parameters.
     _set(urllc, five_qi, GUARANTEED[five_qi], qos.URLLC_MBPS if GUARANTEED[five_qi] else 0)
@@ -63,8 +60,8 @@ def run(
         senders.append((mmtc, MMTC, many))
     gnb = urllc["gnb"]
     target = urllc.inner(gnb.name, LINK)
-    near = bed.lab.ports("upf", [urllc, embb, mmtc], LINK)
-    with bed.lab.bottleneck(near, qos.BOTTLENECK_MBPS, qos.FIFO_MS):
+    near = lab.ports("upf", [urllc, embb, mmtc], LINK)
+    with lab.bottleneck(near, qos.BOTTLENECK_MBPS, qos.FIFO_MS):
         gnb.action("start-listener", link=LINK, seconds=LIMIT, budget_ms=int(qos.BUDGET_MS))
         counters = _carried(embb, load, senders, target, seconds)
         streams = gnb.stop("listener")["streams"]

@@ -24,16 +24,14 @@ from builder.documents import DAY12
 from experiments import setups
 from experiments.background import side_by_side
 from experiments.progress import ticking
-from experiments.setups import Service
-from experiments.slices import SliceRequest
+from experiments.slices import Request
 from operate.client import OperateError
 from operate.nbi import Document
 from operate.orders import Order, Undo, order
 from operate.osm import (
-    NS_OPERATIONS,
     NSDS,
-    NSI_OPERATIONS,
     NSTS,
+    OPERATIONS,
     SERVICES,
     SLICES,
     VIMS,
@@ -87,24 +85,23 @@ class Addresses:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Addresses:
         members = document.get("additionalParamsForVnf", ())
-        inner = {
-            (item["member-vnf-index"], key.removesuffix("_inner_address")): value.split("/")[0]
-            for item in members
-            for key, value in item.get("additionalParams", {}).items()
-            if key.endswith("_inner_address")
-        }
+
+        def given(suffix: str) -> dict[tuple[str, str], str]:
+            return {
+                (item["member-vnf-index"], key.removesuffix(suffix)): value
+                for item in members
+                for key, value in item.get("additionalParams", {}).items()
+                if key.endswith(suffix)
+            }
+
+        inner = {end: value.split("/")[0] for end, value in given("_inner_address").items()}
         own = {
             (point["member-vnf-index-ref"], vld["name"]): point["ip-address"]
             for vld in document.get("vld", ())
             for point in vld.get("vnfd-connection-point-ref", ())
             if "ip-address" in point
         }
-        floating = {
-            (item["member-vnf-index"], key.removesuffix("_gateway")): value
-            for item in members
-            for key, value in item.get("additionalParams", {}).items()
-            if key.endswith("_gateway") and value != "auto"
-        }
+        floating = {end: value for end, value in given("_gateway").items() if value != "auto"}
         return cls(inner, own | floating)
 
     def with_those_of(self, other: Addresses) -> Addresses:
@@ -233,6 +230,13 @@ class Testbed:
     shaped: bool | None = False
     _undo: Undo = field(default_factory=Undo)
 
+    @property
+    def the_lab(self) -> Lab:
+        """The lab, for an experiment that needs it."""
+        if self.lab is None:
+            raise click.ClickException("only the lab has what this experiment needs")
+        return self.lab
+
     def slice_named(self, name: str) -> Slice:
         """Return a slice, or a service besides the slices, by name."""
         everything = {**self.slices, **self.others}
@@ -319,7 +323,7 @@ class Testbed:
                     path = f"{place}/{self.osm.onboard(place, package)}"
                     self._undo.add(name, partial(self.osm.nbi.delete, path))
 
-    def refuse_taken(self, requests: Sequence[SliceRequest | Service]) -> None:
+    def refuse_taken(self, requests: Sequence[Request]) -> None:
         """Check that OSM has nothing of these names yet; its API takes a name a second time."""
         names = {one.name for one in requests}
         there = {str(e["name"]) for place in (SLICES, SERVICES) for e in self.osm.nbi.get(place)}
@@ -330,7 +334,7 @@ class Testbed:
                 "delete what is there, or take another --project"
             )
 
-    def deploy(self, requests: Sequence[SliceRequest | Service]) -> None:
+    def deploy(self, requests: Sequence[Request]) -> None:
         """Instantiate slices and services at once, and wait until all their links are up."""
         started = {one.name: self.instantiate(one) for one in requests}
         # Seconds that links may take after the end of an instantiation.
@@ -338,9 +342,8 @@ class Testbed:
         made: dict[str, Slice] = {}
         with ticking(self.console, lambda: self.states([(o, started[o.name]) for o in requests])):
             for one in requests:
-                place = NSI_OPERATIONS if isinstance(one, SliceRequest) else NS_OPERATIONS
                 try:
-                    self.osm.finished(place, started[one.name].operation)
+                    self.osm.finished(OPERATIONS[one.place], started[one.name].operation)
                 except OperateError as error:
                     raise click.ClickException(f"{one.service}: {error.message}") from None
                 links = PAIR_LINKS if one.name == setups.PAIR else LINKS
@@ -349,20 +352,20 @@ class Testbed:
             until = time.monotonic() + patience
             side_by_side(lambda name: self.wait_up(made[name], until), list(made), patience + 60)
         for one in requests:
-            where = self.slices if isinstance(one, SliceRequest) or one.alone else self.others
+            where = self.slices if one.subnet or one.alone else self.others
             where[one.name] = made[one.name]
-        self.shaped = any(isinstance(one, SliceRequest) for one in requests)
+        self.shaped = any(one.subnet for one in requests)
 
-    def instantiate(self, one: SliceRequest | Service) -> Order:
+    def instantiate(self, one: Request) -> Order:
         vim = self.osm.required(VIMS, name=one.vim or self.vim)["_id"]
-        place = SLICES if isinstance(one, SliceRequest) else SERVICES
-        made = order(self.osm, place, one.descriptor, one.name, vim, self._with_ids(one.document))
-        self._undo.add(one.name, lambda: self.osm.delete(place, made.id))
+        given = self._with_ids(one.document)
+        made = order(self.osm, one.place, one.descriptor, one.name, vim, given)
+        self._undo.add(one.name, lambda: self.osm.delete(one.place, made.id))
         return made
 
-    def service_of(self, one: SliceRequest | Service, order: Order, subnet: str = "") -> str:
+    def service_of(self, one: Request, order: Order, subnet: str = "") -> str:
         """Return the id of a service of something instantiated, by default of its own one."""
-        if isinstance(one, Service):
+        if not one.subnet:
             return order.id
         parts = self.osm.nbi.get(f"{SLICES}/{order.id}")["_admin"]["nsrs-detailed-list"]
         return next(str(e["nsrId"]) for e in parts if e["nss-id"] == (subnet or one.subnet))
@@ -380,9 +383,7 @@ class Testbed:
                 vld["vim-network-name"] = {ids[vim]: name for vim, name in names.items()}
         return given
 
-    def states(
-        self, orders: Sequence[tuple[SliceRequest | Service, Order]], subnet: str = ""
-    ) -> str:
+    def states(self, orders: Sequence[tuple[Request, Order]], subnet: str = "") -> str:
         """Return the states of services that were instantiated, for progress lines."""
         records = [self.osm.service(self.service_of(*order, subnet)) for order in orders]
         return "; ".join(f"{record['name']}: {record.get('nsState')}" for record in records)

@@ -18,6 +18,7 @@ VNFDS, NSDS, NSTS = (
 )
 SERVICES, SLICES = "/nslcm/v1/ns_instances_content", "/nsilcm/v1/netslice_instances_content"
 NS_OPERATIONS, NSI_OPERATIONS = "/nslcm/v1/ns_lcm_op_occs", "/nsilcm/v1/nsi_lcm_op_occs"
+OPERATIONS = {SERVICES: NS_OPERATIONS, SLICES: NSI_OPERATIONS}
 INSTANCES = "/nslcm/v1/ns_instances"
 VIMS = "/admin/v1/vim_accounts"
 
@@ -167,8 +168,7 @@ class Osm:
         """Delete an entry of ``SERVICES`` or ``SLICES``; names need not be unique there."""
         answer = self.nbi.delete(f"{place}/{id}")
         if answer:
-            operations = NS_OPERATIONS if place == SERVICES else NSI_OPERATIONS
-            self.finished(operations, answer["_id"], gone=True)
+            self.finished(OPERATIONS[place], answer["_id"], gone=True)
         deadline = time.monotonic() + 60.0
         while left := [entry["name"] for entry in self.nbi.get(place) if entry["_id"] == id]:
             if time.monotonic() > deadline:

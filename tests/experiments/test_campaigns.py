@@ -53,8 +53,7 @@ from experiments.model import Cell, Experiment, Run
 from experiments.profiles import PROFILES
 from experiments.report import render
 from experiments.schedule import Planned, interleaved
-from experiments.setups import Service
-from experiments.slices import RANGES, SliceRequest, moved
+from experiments.slices import RANGES, Request, moved
 from experiments.store import Campaign
 from experiments.testbed import LINKS, Addresses, Link, Slice, Testbed, Vnf
 from lab.cli.commands import DEFAULT_HOME
@@ -260,7 +259,7 @@ def test_links_have_their_time_also_after_a_long_instantiation(
     made = Slice("epc", "ns", Addresses({}, {}), {"mme": mme}, links={"s6a": LINKS["s6a"]})
     monkeypatch.setattr(bed, "instantiate", lambda _: Order("ns", "operation"))
     monkeypatch.setattr(bed, "read", lambda *_: made)
-    bed.deploy([Service("epc", "epc_ns", {}, alone=True)])
+    bed.deploy([Request("epc", "epc_ns", {}, alone=True)])
     assert bed.slices == {"epc": made}
 
 
@@ -300,10 +299,10 @@ def test_a_slice_of_somebody_else_is_neither_used_nor_deleted(tmp_path: Path) ->
     osm = Osm(Shared())
     bed = Testbed(osm, tmp_path, Console(file=io.StringIO()))
     document = {"netslice-subnet": [{"id": "core", "vld": [], "additionalParamsForVnf": []}]}
-    expected = SliceRequest("embb", "embb_nst", document)
+    expected = Request("embb", "embb_nst", document, "core")
     with pytest.raises(click.ClickException, match=r"OSM has embb, embb\.core already"):
         bed.refuse_taken([expected])
-    bed.refuse_taken([SliceRequest("urllc", "urllc_nst", document)])
+    bed.refuse_taken([Request("urllc", "urllc_nst", document, "core")])
     bed.deploy([expected])
     assert bed.slices["embb"].ns_id == "our service"
     assert bed.clean() == []
@@ -859,11 +858,11 @@ def test_the_commit_is_known_also_in_a_tree_of_another_user(
 def test_a_lab_that_is_not_removed_is_told(tmp_path: Path) -> None:
     screen = Console(file=io.StringIO(), width=200)
     (tmp_path / "vca").mkdir()
-    command._clean_lab(screen, tmp_path)
+    command._clean(screen, lambda: on_the_lab.clean(tmp_path))
     shown = screen.file.getvalue()  # type: ignore[attr-defined]
-    assert f"not removed: ERROR: {tmp_path} is no home of a lab" in shown
+    assert f"not deleted: ERROR: {tmp_path} is no home of a lab" in shown
     (tmp_path / "vca").rmdir()
-    assert on_the_lab.clean(tmp_path) == ""
+    assert on_the_lab.clean(tmp_path) == []
 
 
 def test_packages_that_are_not_built_are_one_sentence(
@@ -981,8 +980,11 @@ def test_the_streams_last_as_long_as_the_fault(
         )
 
     monkeypatch.setattr(dependability, "_flow", flow)
-    mend = lambda: said.append("mended")  # noqa: E731
-    monkeypatch.setattr(dependability, "_DO", {"tunnel": lambda *_: mend})
+
+    def fault(_bed: Any, _end: Any, mending: contextlib.ExitStack) -> None:
+        mending.callback(said.append, "mended")
+
+    monkeypatch.setattr(dependability, "_DO", {"tunnel": fault})
     monkeypatch.setattr(dependability, "_wait_recovered", lambda *_: said.append("back"))
     monkeypatch.setattr(dependability, "_timeline", lambda *_: {})
     dependability.run(pair(tmp_path), "embb", "urllc", "tunnel", seconds=0)
