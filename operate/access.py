@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -61,36 +61,27 @@ def osm_options(
         text: help of --osm.
     """
 
+    options = (
+        click.option("--osm", "url", required=required, help=text),
+        click.option("--user", envvar="OSM_USER", default="admin", help="User of OSM; $OSM_USER."),
+        click.option(
+            "--project",
+            envvar="OSM_PROJECT",
+            default="admin",
+            help="Project of the user; $OSM_PROJECT.",
+        ),
+        click.option(
+            "--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate."
+        ),
+        click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does."),
+    )
+
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
-        def run(
-            url: str | None, user: str, project: str, ca: str | None, insecure: bool, **others: Any
-        ) -> Any:
-            access = None if url is None else Access(url, user, project, ca, insecure)
-            return command(access=access, **others)
+        def run(**given: Any) -> Any:
+            own = {each.name: given.pop(each.name) for each in fields(Access)}
+            return command(access=Access(**own) if own["url"] is not None else None, **given)
 
-        result: Callable[..., Any] = run
-        for option in (
-            click.option(
-                "--insecure", is_flag=True, help="Accept any certificate, as osmclient does."
-            ),
-            click.option(
-                "--ca",
-                type=click.Path(exists=True, dir_okay=False),
-                help="CA of OSM's certificate.",
-            ),
-            click.option(
-                "--project",
-                envvar="OSM_PROJECT",
-                default="admin",
-                help="Project of the user; $OSM_PROJECT.",
-            ),
-            click.option(
-                "--user", envvar="OSM_USER", default="admin", help="User of OSM; $OSM_USER."
-            ),
-            click.option("--osm", "url", required=required, help=text),
-        ):
-            result = option(result)
-        return result
+        return functools.reduce(lambda made, option: option(made), reversed(options), run)
 
     return decorated

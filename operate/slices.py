@@ -8,13 +8,14 @@ other network function, and its state, as a relation would carry them.
 
 import fcntl
 import itertools
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from operate.client import OperateError, understood
 from operate.join import End, State, forget, introduce, state_of, status_of
@@ -118,6 +119,17 @@ def ready(state: State) -> bool:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """What was joined of a slice: its id, and its pairs."""
+
+    id: str
+    pairs: list[Pair]
+
+
+_RECORD = TypeAdapter(dict[str, Joined])
+
+
+@dataclass(frozen=True)
 class Record:
     """A file with the pairs that were joined, by slice: what a restarted joiner must know.
 
@@ -126,19 +138,15 @@ class Record:
 
     path: Path
 
-    def read(self) -> dict[str, tuple[str, list[Pair]]]:
-        """Return id and pairs of each slice, by its name; empty without a file."""
+    def read(self) -> dict[str, Joined]:
+        """Return what was joined of each slice, by its name; empty without a file."""
         try:
-            text = self.path.read_text(encoding="utf-8")
-            return {
-                name: (str(each["id"]), [(_end(one), _end(other)) for one, other in each["pairs"]])
-                for name, each in json.loads(text).items()
-            }
+            return _RECORD.validate_json(self.path.read_bytes())
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise self._unusable(error) from None
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except ValueError:
             raise OperateError(
                 f"{self.path} is no record of join-slices; remove it, and delete-peer what"
                 " deleted slices left at shared services"
@@ -150,18 +158,14 @@ class Record:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_suffix(".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                self._replace({**self.read(), name: (id, list(pairs))})
+                self._replace({**self.read(), name: Joined(id, list(pairs))})
         except OSError as error:
             raise self._unusable(error) from None
 
-    def _replace(self, known: Mapping[str, tuple[str, list[Pair]]]) -> None:
-        document = {
-            name: {"id": id, "pairs": [[asdict(end) for end in pair] for pair in each]}
-            for name, (id, each) in known.items()
-            if each
-        }
+    def _replace(self, known: Mapping[str, Joined]) -> None:
+        left = {name: joined for name, joined in known.items() if joined.pairs}
         new = self.path.with_suffix(".new")
-        new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        new.write_bytes(_RECORD.dump_json(left, indent=1) + b"\n")
         os.replace(new, self.path)
 
     def _unusable(self, error: OSError) -> OperateError:
@@ -169,17 +173,6 @@ class Record:
             f"{self.path}, the record of what is joined: {error.strerror}; allowed: --record with"
             " a file that can be written"
         )
-
-
-def _end(shown: dict[str, Any]) -> End:
-    instance = shown["instance"]
-    return End(
-        **{
-            **shown,
-            "prefixes": tuple(shown["prefixes"]),
-            "instance": tuple(instance) if instance else None,
-        }
-    )
 
 
 @dataclass
@@ -201,8 +194,8 @@ class Joiner:
 
     def __post_init__(self) -> None:
         """Read what an earlier process joined."""
-        for name, (id, pairs) in (self.record.read() if self.record else {}).items():
-            self.ids[name], self.pairs[name] = id, pairs
+        for name, joined in (self.record.read() if self.record else {}).items():
+            self.ids[name], self.pairs[name] = joined.id, joined.pairs
 
     @understood("OSM")
     def step(self, name: str) -> bool:

@@ -134,10 +134,10 @@ class Acceptance:
             cloud = vim.connect(step)
         if cloud is None:
             return
-        for check in vim.CHECKS:
-            with self._step(check.title, needed=False) as step, vim.refusals():
+        for title, look in vim.CHECKS:
+            with self._step(title, needed=False) as step, vim.refusals():
                 step.speaker = "OpenStack"
-                check.look(cloud, self._vim.get("config") or {}, step)
+                look(cloud, self._vim.get("config") or {}, step)
         if not self.report.passed:
             raise Stopped("The VIM is not ready.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import keystoneauth1.exceptions as keystone
 import openstack
@@ -189,19 +189,13 @@ def _underlay(cloud: Any, _: Mapping[str, Any], step: Step) -> None:
         network.delete_network(made)
 
 
-class Check(NamedTuple):
-    """A step: title and function, which gets the connection and the account's configuration."""
-
-    title: str
-    look: Callable[[Any, Mapping[str, Any], Step], None]
-
-
-CHECKS = (
-    Check("image at the VIM", _image),
-    Check("management network at the VIM", _management),
-    Check("extension port-security", _port_security),
-    Check("security group", _security_group),
-    Check("flavor", _flavor),
-    Check("quotas at the VIM", _quotas),
-    Check("network of a link", _underlay),
+#: Steps: the title, and a function of the connection and the account's configuration.
+CHECKS: tuple[tuple[str, Callable[[Any, Mapping[str, Any], Step], None]], ...] = (
+    ("image at the VIM", _image),
+    ("management network at the VIM", _management),
+    ("extension port-security", _port_security),
+    ("security group", _security_group),
+    ("flavor", _flavor),
+    ("quotas at the VIM", _quotas),
+    ("network of a link", _underlay),
 )

@@ -341,7 +341,7 @@ def test_what_a_deleted_slice_left_is_removed_after_a_restart_beside_a_new_one(
     assert ("amf", "delete-peer", "first-slice-smf") in osm.asked
     assert osm.asked.count(("gnb", "delete-peer", "first-slice-smf")) == 0
     assert (joiner.settled, joiner.leaving) == ({"first"}, {})
-    ((one, _),) = record.read()["first"][1]
+    ((one, _),) = record.read()["first"].pairs
     assert one.vnf == "gnb"
 
 
