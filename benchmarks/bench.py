@@ -74,7 +74,7 @@ class Bench:
 
     def action(self, ns: str, vnf: str, primitive: str, **params: object) -> dict[str, Any]:
         """Run a day-2 primitive of a service; return its JSON output."""
-        return self.client.action(ns, vnf, primitive, dashed(params), timeout=1800.0)
+        return replace(self.client, timeout=1800.0).action(ns, vnf, primitive, dashed(params))
 
     def start(self, name: str, nsd: str, parameters: str, *more: str) -> None:
         """Order a service with a parameter file of `dist/`, or a file at any absolute path."""

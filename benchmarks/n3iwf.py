@@ -19,7 +19,7 @@ import click
 from benchmarks.bench import Bench, Run, dataplane, in_turn
 from benchmarks.gateway.summary import published_sizes
 from benchmarks.report import Report, command
-from experiments.background import InBackground
+from operate.background import InBackground
 from simulators.wifi import esp
 from testbed.netns import wait
 

@@ -1,5 +1,6 @@
 """Day-2 primitives through the `osm` command, or another with the same verbs and options."""
 
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,10 @@ from builder.documents import DocumentError, load
 class OperateError(click.ClickException):
     """One sentence for the operator; any function of this package may raise it."""
 
+
+Instance = tuple[str, int] | None
+"""VDU and count index of a charm at the level of VDUs; None for a charm of the whole VNF."""
+Params = Mapping[str, Any]
 
 SILENCE = 10.0  # Seconds between two progress lines of an operation.
 _BAR = re.compile("[|\u2502\u2503]")
@@ -110,7 +115,11 @@ class Client:
         return done.stdout
 
     def document(self, verb: str, id: str) -> dict[str, Any]:
-        return _document(verb, self.verb(verb, "--literal", id))
+        printed = self.verb(verb, "--literal", id)
+        with contextlib.suppress(DocumentError):
+            if isinstance(document := load(printed), dict):
+                return document
+        raise OperateError(f"{verb} --literal printed no document")
 
     def slice_ids(self) -> dict[str, str]:
         """Return the ids of all slices by name, from the table that the client prints."""
@@ -118,14 +127,7 @@ class Client:
         cells = [(row[1].strip(), row[2].strip()) for row in rows if len(row) > 3]
         return {name: id for name, id in cells if name and name != "netslice instance name"}
 
-    def start(
-        self,
-        ns: str,
-        vnf: str,
-        name: str,
-        params: Mapping[str, Any],
-        instance: tuple[str, int] | None = None,
-    ) -> str:
+    def start(self, ns: str, vnf: str, name: str, params: Params, instance: Instance = None) -> str:
         """Start a day-2 primitive; return the id of its operation."""
         given = json.dumps(dict(params))
         words = ["ns-action", ns, "--vnf_name", vnf, "--action_name", name, "--params", given]
@@ -134,30 +136,18 @@ class Client:
         printed = self.verb(*words).split()
         return printed[-1] if printed else ""
 
-    def wait(self, operation: str, timeout: float | None = None) -> dict[str, Any]:
+    def wait(self, operation: str) -> dict[str, Any]:
         """Wait for the end of an operation, however it ends; return its record."""
-        limit = self.timeout if timeout is None else timeout
         with going_on(operation, " ".join((*self.command, "ns-op-show"))) as how:
-            late = f"operation {operation} is not done after {limit:.0f} s and {how}"
+            late = f"operation {operation} is not done after {self.timeout:.0f} s and {how}"
             record = partial(self.document, "ns-op-show", operation)
-            return waited(record, limit, self.pause, lambda _: late)
+            return waited(record, self.timeout, self.pause, lambda _: late)
 
     def action(
-        self,
-        ns: str,
-        vnf: str,
-        name: str,
-        params: Mapping[str, Any],
-        timeout: float | None = None,
-        instance: tuple[str, int] | None = None,
+        self, ns: str, vnf: str, name: str, params: Params, instance: Instance = None
     ) -> dict[str, Any]:
-        """Run a day-2 primitive of our charms and return its JSON output.
-
-        Args:
-            vnf: Member-vnf-index.
-            instance: VDU and count index, for a charm at the level of VDUs.
-        """
-        record = self.wait(self.start(ns, vnf, name, params, instance), timeout)
+        """Run a day-2 primitive of our charms on a member-vnf-index; return its JSON output."""
+        record = self.wait(self.start(ns, vnf, name, params, instance))
         detail = record.get("detailed-status")
         if record["operationState"] != "COMPLETED":
             raise OperateError(f"{name} on {ns}/{vnf} failed: {detail}")
@@ -169,13 +159,3 @@ class Client:
         if not isinstance(result, dict):
             raise OperateError(f"{name} on {ns}/{vnf} answered no mapping: {output}")
         return result
-
-
-def _document(verb: str, text: str) -> dict[str, Any]:
-    try:
-        document = load(text)
-    except DocumentError:
-        document = None
-    if not isinstance(document, dict):
-        raise OperateError(f"{verb} --literal printed no document")
-    return document

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from operate.client import OperateError, understood
+from operate.client import Instance, OperateError, understood
 from operate.osm import Driver
 
 _END = re.compile(
@@ -35,7 +35,7 @@ class End:
     address: str | None = None
     prefixes: tuple[str, ...] = ()  # Prefixes behind it.
     # Its VDU and count index, if each instance has its own charm.
-    instance: tuple[str, int] | None = None
+    instance: Instance = None
     id: str = ""  # Id of its service, "" where unknown: another service may get the name later.
 
     @classmethod

@@ -2,17 +2,15 @@
 
 import hashlib
 import re
-import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any
 
 import requests
 import urllib3
 
+from operate.background import InBackground, NotEnded
 from operate.client import OperateError, understood
 
 Document = dict[str, Any]
@@ -170,39 +168,34 @@ class Nbi:
 
         The timeout of requests is that of one read; an answer may drip for ever.
         """
-        result: Future[requests.Response] = Future()
 
-        def exchange() -> None:
-            try:
-                answer = self._session.request(
-                    method,
-                    self.url + path,
-                    timeout=self._timeout,
-                    stream=True,
-                    # Another host, or plain HTTP, would get the password.
-                    allow_redirects=False,
-                    **how,
-                )
-                body = bytearray()
-                for chunk in () if answer.raw is None else answer.iter_content(1 << 16):
-                    body += chunk
-                    if len(body) > MOST:
-                        answer.close()
-                        text = f"{self.url}{path} answers more than {MOST >> 20} MB"
-                        raise Unreachable(f"{text}; is that an OSM?")
-                if answer.raw is not None:
-                    answer._content = bytes(body)
-                result.set_result(answer)
-            except BaseException as error:  # the waiting thread raises it
-                result.set_exception(error)
+        def exchange() -> requests.Response:
+            answer = self._session.request(
+                method,
+                self.url + path,
+                timeout=self._timeout,
+                stream=True,
+                # Another host, or plain HTTP, would get the password.
+                allow_redirects=False,
+                **how,
+            )
+            body = bytearray()
+            for chunk in () if answer.raw is None else answer.iter_content(1 << 16):
+                body += chunk
+                if len(body) > MOST:
+                    answer.close()
+                    text = f"{self.url}{path} answers more than {MOST >> 20} MB"
+                    raise Unreachable(f"{text}; is that an OSM?")
+            if answer.raw is not None:
+                answer._content = bytes(body)
+            return answer
 
-        # A thread that is left does not keep the program from its end.
-        threading.Thread(target=exchange, daemon=True).start()
         limit = READS * self._timeout
         try:
-            return result.result(limit)
-        except FutureTimeoutError:
+            whole: requests.Response = InBackground(exchange).result(limit)
+        except NotEnded:
             raise Unreachable(f"{self.url}{path} did not answer within {limit:.0f} s") from None
+        return whole
 
 
 def _detail(answer: requests.Response) -> str:

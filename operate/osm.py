@@ -2,13 +2,20 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from operate.client import Client, OperateError, going_on, understood, waited
+from operate.client import (
+    Client,
+    Instance,
+    OperateError,
+    Params,
+    going_on,
+    understood,
+    waited,
+)
 from operate.nbi import Document, Nbi, Refused
 
 VNFDS, NSDS, NSTS = (
@@ -99,12 +106,7 @@ class Osm:
         return operation
 
     def start(
-        self,
-        service: str,
-        member: str,
-        primitive: str,
-        params: Mapping[str, Any],
-        instance: tuple[str, int] | None = None,
+        self, service: str, member: str, primitive: str, params: Params, instance: Instance = None
     ) -> str:
         """Start a day-2 primitive of a VNF, or of an instance of a VDU; return the operation's id.
 
@@ -125,12 +127,7 @@ class Osm:
         return str(detail.get("output") if isinstance(detail, dict) else detail)
 
     def action(
-        self,
-        service: str,
-        member: str,
-        primitive: str,
-        params: Mapping[str, Any],
-        instance: tuple[str, int] | None = None,
+        self, service: str, member: str, primitive: str, params: Params, instance: Instance = None
     ) -> Document:
         """Run a day-2 primitive; return its JSON output, {} if the output is no JSON object."""
         try:

@@ -351,14 +351,10 @@ def follow(joiner: Joiner, pause: float, rounds: Iterable[int] = itertools.count
         for name, id in present.items():
             joiner.ids[name] = joiner.ids.get(name) or id
             if name not in joiner.settled:
-                _try(joiner, lambda name=name: joiner.step(name))  # type: ignore[misc]
+                try:
+                    joiner.step(name)
+                except OperateError as error:
+                    joiner.tell(f"error: {error.message}")
         for name in late:
             joiner.retry(name)
         time.sleep(pause)
-
-
-def _try(joiner: Joiner, act: Callable[[], object]) -> None:
-    try:
-        act()
-    except OperateError as error:
-        joiner.tell(f"error: {error.message}")

@@ -5,16 +5,16 @@ it makes from VNFDs' alarms.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
-from operate.client import OperateError, understood
+from operate.client import Instance, OperateError, understood
+from operate.nbi import Document
 from operate.osm import Driver
 
 PORT = 9815
 
 
 @understood("OSM")
-def targets(client: Driver, names: Iterable[str], port: int, turn_on: bool) -> list[dict[str, Any]]:
+def targets(client: Driver, names: Iterable[str], port: int, turn_on: bool) -> list[Document]:
     """Return entries for Prometheus's file_sd_configs.
 
     Args:
@@ -33,7 +33,7 @@ def targets(client: Driver, names: Iterable[str], port: int, turn_on: bool) -> l
     return entries
 
 
-def _service(client: Driver, name: str) -> tuple[str, str, dict[str, Any]]:
+def _service(client: Driver, name: str) -> tuple[str, str, Document]:
     """Return the service, the member ("": all) and the service's record."""
     try:
         return name, "", client.document("ns-show", name)
@@ -44,7 +44,7 @@ def _service(client: Driver, name: str) -> tuple[str, str, dict[str, Any]]:
     return ns, member, client.document("ns-show", ns)
 
 
-def _members(client: Driver, ns: str, service: dict[str, Any], member: str) -> list[dict[str, Any]]:
+def _members(client: Driver, ns: str, service: Document, member: str) -> list[Document]:
     ids = service.get("constituent-vnfr-ref") or []
     records = [client.document("vnf-show", str(id)) for id in ids]
     if not member:
@@ -56,7 +56,7 @@ def _members(client: Driver, ns: str, service: dict[str, Any], member: str) -> l
     return matching
 
 
-def _instances(service: dict[str, Any], record: dict[str, Any]) -> list[tuple[str, int] | None]:
+def _instances(service: Document, record: Document) -> list[Instance]:
     """Return (VDU, count index) of each charm of a VNF, or None for a charm of the whole VNF."""
     member = record["member-vnf-index-ref"]
     charms = (service.get("_admin") or {}).get("deployed", {}).get("VCA") or ()
@@ -69,13 +69,8 @@ def _instances(service: dict[str, Any], record: dict[str, Any]) -> list[tuple[st
 
 
 def _target(
-    client: Driver,
-    ns: str,
-    record: dict[str, Any],
-    instance: tuple[str, int] | None,
-    port: int,
-    turn_on: bool,
-) -> dict[str, Any]:
+    client: Driver, ns: str, record: Document, instance: Instance, port: int, turn_on: bool
+) -> Document:
     member, place = str(record["member-vnf-index-ref"]), record
     if instance is not None:
         vdus = {(v["vdu-id-ref"], v["count-index"]): v for v in record["vdur"]}

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
-from experiments.background import InBackground
 from lab.vim import wire
+from operate.background import InBackground
 
 TIMEOUT = 60
 T = TypeVar("T")

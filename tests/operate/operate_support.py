@@ -19,7 +19,6 @@ class Answering(Client):
         vnf: str,
         name: str,
         params: Mapping[str, Any],
-        timeout: float | None = None,
         instance: Instance = None,
     ) -> dict[str, Any]:
         return self.answer(ns, vnf, name, dict(params), instance)

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.background import InBackground
+from operate.background import InBackground
 
 _ports = itertools.cycle(range(5300, 5900))
 

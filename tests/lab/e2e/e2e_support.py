@@ -24,7 +24,6 @@ from support import keep, waiting
 from support.waiting import wait_until as wait
 from vpnaas.params.gateway import PORT
 
-from experiments import background
 from lab.descriptors.naming import network_name
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
@@ -34,6 +33,7 @@ from lab.vca.events import Event
 from lab.vca.model import Model
 from lab.vim.account import Vim
 from lab.vim.model import PortSpec, Server, ServerSpec
+from operate import background
 from operate.client import Client
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
