@@ -156,7 +156,7 @@ def run(
             return [s for s in steps if not (breaks and s.cell.experiment == "dependability")]
 
         chosen_steps(seed)  # A wrong --slice or --only leaves no campaign behind.
-        campaign, others = _alone(out, chosen.name, screen)
+        campaign = _alone(out, chosen.name, screen)
         if access is not None and vim is not None:
             osm = access.osm()
             environs = _environment(osm, vim)
@@ -169,7 +169,7 @@ def run(
         missing = [step for step in steps if not campaign.has(step.cell, step.repetition)]
         failures = 0
         if named:
-            failures = campaigns.make(bed, campaign, steps, screen, others)
+            failures = campaigns.make(bed, campaign, steps)
         elif missing:
             alone = setups.PAIR if chosen.machines else setups.EPC
             beside = campaigns.beside(missing) if chosen.slices else [alone]
@@ -196,30 +196,28 @@ def run(
                 bed = Testbed(osm, dist, screen, vim)
                 if not keep:
                     stack.callback(_clean, screen, bed.clean)
-            failures = _make_missing(bed, campaign, chosen, steps, beside, others)
+            failures = _make_missing(bed, campaign, chosen, steps, beside)
     _write_report(campaign, failures, screen)
 
 
-def _alone(
-    out: Path | None, name: str, screen: Console
-) -> tuple[Campaign, Callable[[], list[str]]]:
-    """Lock the folder to the end of the command, and tell of other campaigns on this machine.
+def _alone(out: Path | None, name: str, screen: Console) -> Campaign:
+    """Return the campaign of a folder, which is new without `out`; lock it to the command's end.
 
-    Return the campaign of the folder, which is new without `out`, and a function that lists these.
+    Tell of other campaigns on this machine.
     """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{name}-{stamp}")
     command = click.get_current_context()
     command.with_resource(campaign.locked())
-    others = command.with_resource(campaigning(campaign.directory))
-    for other in others():
+    campaign.others = command.with_resource(campaigning(campaign.directory))
+    for other in campaign.others():
         screen.print(
             f"another campaign runs on this machine ({other}): each disturbs the other, and the"
             " runs' records say so",
             style="yellow",
             markup=False,
         )
-    return campaign, others
+    return campaign
 
 
 def _existing(
@@ -246,8 +244,7 @@ def _existing(
         url, osm = f"the lab in {place}", stack.enter_context(on_the_lab.served(place)).osm
     bed = Testbed(osm, dist, screen)
     made = {name: adopt(bed, name) for name in named}
-    there = {"url": url, "release": str(osm.nbi.version().get("version"))}
-    return bed, {**where, "osm": there, "slices": made}
+    return bed, {**where, "osm": _described(osm, url), "slices": made}
 
 
 def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
@@ -271,19 +268,14 @@ def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
 
 
 def _make_missing(
-    bed: Testbed,
-    campaign: Campaign,
-    chosen: Profile,
-    steps: list[Planned],
-    beside: list[str],
-    running: Callable[[], list[str]],
+    bed: Testbed, campaign: Campaign, chosen: Profile, steps: list[Planned], beside: list[str]
 ) -> int:
     """Start the slices and services, and make the runs; return how many gave no result."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         if chosen.fiveg:
             packages = fiveg.packages(bed.dist, Path(scratch), chosen.fiveg)
-            requests = fiveg.requests(bed.dist, qos.RATES, chosen.fiveg)
+            requests = fiveg.requests(bed.dist, chosen.fiveg)
             count = 3 + 2 * len(chosen.fiveg)
             names = f"{len(chosen.fiveg)} slices of a 5G network, of {count} VNFs,"
         else:
@@ -294,7 +286,7 @@ def _make_missing(
             if chosen.slices:
                 names = " and ".join(["two slices of five VNFs", *beside])
                 packages += slices.packages(bed.dist, Path(scratch))
-                both = slices.requests(bed.dist, qos.RATES, "s1u", chosen.functions)
+                both = slices.requests(bed.dist, qos.RATES, chosen.functions)
                 requests = [*both, *requests]
         bed.refuse_taken(requests)
         bed.prepare(packages)
@@ -307,18 +299,18 @@ def _make_missing(
         f"{names} are up after {time.monotonic() - started:.0f} s; "
         f"{missing} of {len(steps)} runs to make"
     )
-    return campaigns.make(bed, campaign, steps, bed.console, running)
+    return campaigns.make(bed, campaign, steps)
 
 
 def _environment(osm: Osm, vim: str) -> dict[str, Any]:
     """Return the environment of a real OSM, on which its figures depend."""
     account = osm.required(VIMS, name=vim)
-    version = osm.nbi.version()
-    return {
-        **environment(ROOT),
-        "osm": {"url": osm.nbi.url, "release": str(version.get("version"))},
-        "vim": {"name": vim, "type": account.get("vim_type"), "url": account.get("vim_url")},
-    }
+    kind = {"name": vim, "type": account.get("vim_type"), "url": account.get("vim_url")}
+    return {**environment(ROOT), "osm": _described(osm, osm.nbi.url), "vim": kind}
+
+
+def _described(osm: Osm, url: str) -> dict[str, str]:
+    return {"url": url, "release": str(osm.nbi.version().get("version"))}
 
 
 def _clean(screen: Console, remove: Callable[[], Sequence[str]]) -> None:

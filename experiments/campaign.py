@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
 
 from builder import documents
@@ -25,7 +25,7 @@ from experiments import (
     sweep,
 )
 from experiments.machine import NOTHING, busy_processors
-from experiments.model import Cell, Experiment, Result, Run
+from experiments.model import Cell, Experiment, Run
 from experiments.profiles import Profile
 from experiments.progress import ticking
 from experiments.schedule import Planned, interleaved
@@ -35,29 +35,23 @@ from experiments.testbed import Testbed
 SURRENDER = 3
 """A campaign stops after this number of failed runs in a row, because the slices are broken."""
 
-_MAKE: Mapping[str, Callable[..., Result]] = {
-    "confidentiality": confidentiality.run,
-    "reach": reach.run,
-    "performance": performance.run,
-    "dependability": dependability.run,
-    "qos": qos.run,
-    "revocation": revocation.run,
-    "sessions": sessions.run,
-    "procedures": procedures.run,
-    "storm": procedures.storm,
-    "sweep": sweep.run,
-    "signalling": signalling.run,
-}
-_HEADLINES = {
-    "confidentiality": confidentiality.headline,
-    "reach": reach.headline,
-    "dependability": dependability.headline,
-    "sessions": sessions.headline,
+#: What makes a run, and a headline of its result that is no form.
+_FUNCTIONS: Mapping[str, tuple[Callable[..., Any], ...]] = {
+    "confidentiality": (confidentiality.run, confidentiality.headline),
+    "reach": (reach.run, reach.headline),
+    "performance": (performance.run,),
+    "dependability": (dependability.run, dependability.headline),
+    "qos": (qos.run,),
+    "revocation": (revocation.run,),
+    "sessions": (sessions.run, sessions.headline),
+    "procedures": (procedures.run,),
+    "storm": (procedures.storm,),
+    "sweep": (sweep.run,),
+    "signalling": (signalling.run,),
 }
 _TEXTS = documents.read(Path(__file__).with_name("experiments.yaml"))
 EXPERIMENTS: Mapping[str, Experiment] = {
-    name: Experiment(make, **{"headline": _HEADLINES.get(name, ""), **_TEXTS[name]})
-    for name, make in _MAKE.items()
+    name: Experiment(*functions, **_TEXTS[name]) for name, functions in _FUNCTIONS.items()
 }
 
 
@@ -118,18 +112,11 @@ def beside(steps: Iterable[Planned]) -> list[str]:
     ]
 
 
-def make(
-    bed: Testbed,
-    campaign: Campaign,
-    steps: list[Planned],
-    console: Console,
-    others: Callable[[], list[str]] = list,
-) -> int:
+def make(bed: Testbed, campaign: Campaign, steps: list[Planned]) -> int:
     """Make each run that the campaign does not have; return how many gave no result.
 
     A failed run has no result, and the next call makes it again, so the other results are not lost.
-    A run that a busy machine disturbed is made once more at the end. `others` lists the other
-    campaigns on this machine, for the record of each run.
+    A run that a busy machine disturbed is made once more at the end.
     """
     errors: tuple[type[Exception], ...] = (click.ClickException,)
     if bed.lab is not None:
@@ -141,15 +128,15 @@ def make(
         if campaign.has(step.cell, step.repetition):
             continue
         load, busy = os.getloadavg()[0], busy_processors()
-        started, clock, beside = time.time(), time.monotonic(), others()
+        started, clock, beside = time.time(), time.monotonic(), campaign.others()
         try:
             tell = partial("{}/{} {}".format, number, len(steps), describe(step.cell))
-            with ticking(console, tell):
+            with ticking(bed.console, tell):
                 result, passed = EXPERIMENTS[step.cell.experiment](bed, **step.cell.params)
         except errors as error:
             failures, in_a_row = failures + 1, in_a_row + 1
             name, reason = describe(step.cell), str(error).rstrip(".")
-            console.print(
+            bed.console.print(
                 f"{number:3}/{len(steps)} [red]NO RESULT[/red] {escape(f'{name}: {reason}')}"
             )
             if in_a_row == SURRENDER:
@@ -171,7 +158,7 @@ def make(
             result=result,
             passed=passed,
             busy=busy,
-            beside=sorted({*beside, *others()}),
+            beside=sorted({*beside, *campaign.others()}),
         )
         campaign.add(run)
         mark = {True: "[green]ok[/green]", False: "[red]FAILED[/red]", None: "  "}[passed]
@@ -184,7 +171,7 @@ def make(
                     mark += ", once more at the end"
         told = EXPERIMENTS[run.experiment].told(run.result)
         words = escape(f"{describe(step.cell)}: {told}")
-        console.print(f"{number:3}/{len(steps)} {mark} {words}")
+        bed.console.print(f"{number:3}/{len(steps)} {mark} {words}")
     return failures
 
 

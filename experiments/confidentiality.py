@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from experiments import diameter, fiveg, sessions, wire
+from experiments.model import Result
 from experiments.testbed import Slice, Testbed, Vnf, linked
 from experiments.wire import Wire
 
@@ -72,7 +73,7 @@ def identities(bed: Testbed, slice_: Slice) -> list[str]:
     return [diameter.TEST_IMSI]
 
 
-def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
+def run(bed: Testbed, path: str) -> Result:
     """Capture below all links while every link of both slices carries traffic over a path.
 
     Args:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from experiments.background import side_by_side
+from experiments.model import Result
 from experiments.testbed import PATIENCE, Slice, Testbed, Vnf
 from experiments.traffic import Flow, Stream
 from operate.client import OperateError
@@ -63,9 +64,7 @@ def _user_link(bed: Testbed, vnf: Vnf) -> str:
 _DO = {"vnf": _stop_vnf, "tunnel": _delete_tunnel, "charm": _kill_charm, "link": _cut_link}
 
 
-def run(
-    bed: Testbed, victim: str, neighbour: str, fault: str, seconds: float
-) -> tuple[dict[str, Any], bool]:
+def run(bed: Testbed, victim: str, neighbour: str, fault: str, seconds: float) -> Result:
     """Cause a fault at the core's end of a slice's S1-U or N3 while both slices carry a stream.
 
     The victim's stream goes to that end. On N3 the other end is one gNB for all slices, so the

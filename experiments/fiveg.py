@@ -9,11 +9,11 @@ these subnets from the NSD, so each slice has its own NSD, made from the built o
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from experiments import sessions
+from experiments import qos, sessions
 from experiments.progress import ticking
 from experiments.slices import (
     EMBB,
@@ -56,17 +56,12 @@ def packages(dist: Path, folder: Path, names: Sequence[str]) -> list[Path]:
     return made
 
 
-def requests(
-    dist: Path, rates: Mapping[str, Mapping[str, int]], names: Sequence[str]
-) -> list[Request]:
-    """Return slices to instantiate; the first one creates the shared service.
-
-    ``rates`` are parameters of a UPF's N3, by slice.
-    """
+def requests(dist: Path, names: Sequence[str]) -> list[Request]:
+    """Return slices to instantiate; the first one creates the shared service."""
     made = []
     for name in names:
         document = parameters(dist / "params" / f"{name}_5g.yaml", RANGES[name])
-        limit(document, "n3", rates.get(name, {}))
+        limit(document, "n3", qos.RATES.get(name, {}))
         for values in members(document):
             _subscribe(values, names)
         made.append(Request(name, f"{name}_5g_nst", document, SUBNET))

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,13 @@ class Experiment:
     """An experiment."""
 
     make: Callable[..., Result]  # makes a run on a test bed, with the parameters of a cell.
+    # The most important figures of a result: a form that takes them, or a function.
+    headline: str | Callable[[Mapping[str, Any]], str] = ""
+    _: KW_ONLY
     title: str = ""  # heading of its verdict in the report, "" if it only measures.
     claim: str = ""  # sentence that its verdict is about.
     # Whether it needs a queue in the network, or UEs that the lab simulates.
     lab_only: bool = False
-    # The most important figures of a result: a form that takes them, or a function.
-    headline: str | Callable[[Mapping[str, Any]], str] = ""
 
     def told(self, result: Mapping[str, Any]) -> str:
         """Return the most important figures of a result."""

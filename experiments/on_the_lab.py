@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 import click
 import psutil
-import yaml
 
+from builder import documents
 from experiments import model
 from experiments.testbed import Slice, Vnf
 from lab.cli.commands import DEFAULT_HOME
@@ -40,6 +40,7 @@ LAUNCH = "/usr/lib/osm-lab/launch"
 FIRST_IMSI = 100
 """Offset of the first UE from the slice's first subscriber, whose UE may be attached already."""
 USER = "admin"
+PATIENCE = 240.0  # Seconds that UEs may take to attach.
 
 
 def environment(root: Path, machines: bool = False) -> dict[str, Any]:
@@ -74,23 +75,18 @@ class Lab:
 
     home: Path  # Its directory.
     osm: Osm  # A session with its server.
-    password: str  # Password of its user admin.
-    certificate: str  # Certificate of its server.
     machines: bool = False  # Whether VDUs are virtual machines; emulated ones are slow.
     # What fails in the lab, and is a failure of one run.
     errors: ClassVar[tuple[type[Exception], ...]] = (VimError,)
 
-    def account(self, name: str, config: Mapping[str, Any] | None = None) -> None:
-        unused = {"vim_url": "http://lab", "vim_user": "lab", "vim_tenant_name": "lab"}
-        kind = "qemu" if self.machines else "openstack"
-        body = {"name": name, "vim_type": kind, "vim_password": "lab", **unused}
-        self.osm.nbi.post(VIMS, {**body, **({"config": dict(config)} if config else {})})
-
     def accounts(self, files: Mapping[str, Path]) -> None:
         """Create the VIM account `lab`, and others with a configuration file each."""
-        self.account("lab")
+        unused = {"vim_url": "http://lab", "vim_user": "lab", "vim_tenant_name": "lab"}
+        kind = "qemu" if self.machines else "openstack"
+        body = {"vim_type": kind, "vim_password": "lab", **unused}
+        self.osm.nbi.post(VIMS, {"name": "lab", **body})
         for name, file in files.items():
-            self.account(name, yaml.safe_load(file.read_text(encoding="utf-8")))
+            self.osm.nbi.post(VIMS, {"name": name, **body, "config": documents.read(file)})
 
     def vim(self, vnf: Vnf) -> Vim:
         record = self.osm.nbi.get(f"/nslcm/v1/vnfrs/{vnf.id}")
@@ -177,24 +173,17 @@ class Lab:
         """Return the identities of the UEs that `attach` uses."""
         return [_imsi(slice_.values("hss"), n) for n in range(count)]
 
-    def attach(
-        self, slice_: Slice, count: int, rate: float = 0.0, patience: float = 240.0
-    ) -> dict[str, Any]:
+    def attach(self, slice_: Slice, count: int, rate: float = 0.0) -> dict[str, Any]:
         """Let UEs attach at the eNB of an EPC; return the program's result.
 
         So many begin per second; at rate 0 one after another, and each detaches at its end. If the
         technology of a link has just changed, the functions may first have to reconnect.
         """
         request = _request(slice_.values("hss"), count, rate)
-        return self._load(slice_["enb"], request, patience, all_of_them=not rate)
+        return self._load(slice_["enb"], request)
 
     def register(
-        self,
-        core: Mapping[str, Any],
-        slice_: Slice,
-        count: int,
-        rate: float = 0.0,
-        patience: float = 240.0,
+        self, core: Mapping[str, Any], slice_: Slice, count: int, rate: float = 0.0
     ) -> dict[str, Any]:
         """Let UEs register at the gNB, each with a PDU session in a slice; as `attach`.
 
@@ -202,20 +191,18 @@ class Lab:
         """
         own = slice_.values("smf")
         request = _request(core, count, rate, snssai=own["nf_slice"], dnn=own["nf_dnn"])
-        return self._load(slice_["gnb"], request, patience, all_of_them=not rate)
+        return self._load(slice_["gnb"], request)
 
-    def _load(
-        self, station: Vnf, request: Mapping[str, Any], patience: float, all_of_them: bool
-    ) -> dict[str, Any]:
-        """Let UEs attach at a base station; if all of them must attach, repeat until they do."""
+    def _load(self, station: Vnf, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Let UEs attach at a base station; without a rate, repeat until all of them do."""
         text, vim = json.dumps(request), self.vim(station)
-        until = time.monotonic() + patience
+        until = time.monotonic() + PATIENCE
         while True:
-            done = vim.console(station.server, (LAUNCH, "load"), input=text, timeout=patience)
+            done = vim.console(station.server, (LAUNCH, "load"), input=text, timeout=PATIENCE)
             result: dict[str, Any] = {}
             with contextlib.suppress(ValueError):  # a program that was cut off
                 result = json.loads(done.stdout) if done.returncode == 0 else {}
-            if result and (not all_of_them or result["attached"] == request["count"]):
+            if result and (request["rate"] or result["attached"] == request["count"]):
                 return result
             if time.monotonic() > until:
                 said = done.stderr.strip().splitlines() or ["no message"]
@@ -269,7 +256,7 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
             url, _, certificate = said.partition(", certificate ")
             nbi = Nbi(url, certificate, pause=0.15)
             nbi.log_in(USER, password, USER)
-            yield Lab(home, Osm(nbi, 1800.0), password, certificate, machines)
+            yield Lab(home, Osm(nbi, 1800.0), machines)
         finally:
             server.terminate()
 

@@ -1,11 +1,11 @@
 """Throughput, delay, jitter and loss of one link of one slice (experiment `performance`)."""
 
 import contextlib
-from typing import Any
 
 import click
 
 from experiments import qos, sessions
+from experiments.model import Result
 from experiments.testbed import Testbed
 from experiments.traffic import load
 
@@ -15,9 +15,7 @@ EMULATED_MBPS = 5
 """The same between virtual machines of the lab; paths of emulated machines are slow."""
 
 
-def run(
-    bed: Testbed, slice: str, link: str, path: str, neighbour: str, seconds: int
-) -> tuple[dict[str, Any], None]:
+def run(bed: Testbed, slice: str, link: str, path: str, neighbour: str, seconds: int) -> Result:
     """Measure a link.
 
     Args:

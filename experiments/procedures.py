@@ -6,8 +6,8 @@ on N2 or S6a. Only the lab has such UEs.
 """
 
 from functools import partial
-from typing import Any
 
+from experiments.model import Result
 from experiments.signalling import REQUESTS, metered, start_meter, times
 from experiments.testbed import Slice, Testbed
 
@@ -19,7 +19,7 @@ def _shared(bed: Testbed) -> Slice:
     return next(one for one in bed.slices.values() if LINK in one.links)
 
 
-def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], None]:
+def run(bed: Testbed, slice: str, path: str, ues: int) -> Result:
     """Measure procedures while UEs register one after another.
 
     Args:
@@ -44,9 +44,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     }, None
 
 
-def storm(
-    bed: Testbed, slice: str, ues: int, rate: int, path: str = "tunnel"
-) -> tuple[dict[str, Any], None]:
+def storm(bed: Testbed, slice: str, ues: int, rate: int, path: str = "tunnel") -> Result:
     """Let UEs begin to register at a rate, and stay registered.
 
     Args:

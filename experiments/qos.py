@@ -12,9 +12,9 @@ same without 5QIs: eMBB's packets fill the queue and URLLC's wait in it.
 """
 
 import time
-from typing import Any
 
 from experiments import slices
+from experiments.model import Result
 from experiments.testbed import Slice, Testbed
 from experiments.traffic import Flow, load
 
@@ -46,24 +46,19 @@ def ensure(bed: Testbed, enforced: bool) -> None:
         link = slice_.links[slice_.user_plane]
         if link.name not in LINKS:
             return
-        for member in slice_.parameters["additionalParamsForVnf"]:
-            values = member["additionalParams"]
-            if member["member-vnf-index"] not in (link.near, link.far):
-                continue
-            if not values.get(f"{link.name}_five_qi"):
-                continue
-            words = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
-            given = {word: values[f"{link.name}_{word}"] if enforced else 0 for word in words}
-            slice_[member["member-vnf-index"]].action("set-qos", link=link.name, **given)
+        for end in (link.near, link.far):
+            values = slice_.values(end) if end in slice_.vnfs else {}
+            if values.get(f"{link.name}_five_qi"):
+                words = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
+                given = {word: values[f"{link.name}_{word}"] if enforced else 0 for word in words}
+                slice_[end].action("set-qos", link=link.name, **given)
 
     bed.shaped = None  # Some slices are set already if one of them fails.
     bed.in_slices(set_qos)
     bed.shaped = enforced
 
 
-def run(
-    bed: Testbed, urllc: str, embb: str, enforced: bool, seconds: int
-) -> tuple[dict[str, Any], bool]:
+def run(bed: Testbed, urllc: str, embb: str, enforced: bool, seconds: int) -> Result:
     """Measure URLLC's delay while eMBB saturates the shared link.
 
     Args:

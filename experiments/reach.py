@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from experiments.model import Result
 from experiments.testbed import Slice, Testbed, Vnf, linked
 
 SECONDS = 1800  # Seconds after which the listeners end by themselves.
@@ -55,12 +56,6 @@ def related(bed: Testbed, one: Vnf, other: Vnf) -> bool:
         {str(slice_[link.near]), str(slice_[link.far])} == pair
         for slice_, link in linked(bed.slices)
     )
-
-
-def own(slice_: Slice, vnf: Vnf) -> list[str]:
-    """Return a VNF's addresses inside its tunnels; none for a UE."""
-    table = addresses(slice_, vnf).items()
-    return [address for address, kind in table if kind.startswith("inner/")]
 
 
 def strangers(bed: Testbed) -> Iterator[tuple[Vnf, Vnf]]:
@@ -110,7 +105,7 @@ def controls(slice_: Slice, vnf: Vnf) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
+def run(bed: Testbed, patience: float) -> Result:
     """Check that all forbidden attempts fail, and that all allowed ones work.
 
     Args:
@@ -174,7 +169,7 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
                     missing.append(token)
                 continue
             cell = matrix[str(vnf)].setdefault(whom, {"attempts": 0, "allowed": 0, "forbidden": 0})
-            cell["attempts"] += _attempt_count(attempt)
+            cell["attempts"] += len(attempt.get("ports", ())) + ("datagram" in attempt)
             row = {"from": str(vnf), "to": whom, "way": attempt["label"], "address": kind}
             reached += [
                 {**row, "port": port, "protocol": "tcp"} for at, port in opened if at == number
@@ -204,14 +199,10 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
     }, not unexpected and count > 0 and not missing
 
 
-def _attempt_count(attempt: Mapping[str, Any]) -> int:
-    """Return the number of connections and datagrams in an attempt."""
-    return len(attempt.get("ports", ())) + ("datagram" in attempt)
-
-
 def _listeners(slice_: Slice) -> list[Vnf]:
     """Return the VNFs of a slice that have inner addresses; a UE has none."""
-    return [vnf for vnf in slice_.vnfs.values() if own(slice_, vnf)]
+    inside = {name for name, _ in slice_.addresses.inner}
+    return [vnf for vnf in slice_.vnfs.values() if vnf.name in inside]
 
 
 def _listen(vnf: Vnf) -> list[int]:

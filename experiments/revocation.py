@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.model import Result
 from experiments.testbed import Testbed, Vnf
 from experiments.traffic import LIMIT
 from operate.client import OperateError
@@ -42,7 +43,7 @@ wg show {INTERFACE} public-key"""
     return thief.run(f"sudo sh -c {shlex.quote(script)}").strip()
 
 
-def run(bed: Testbed, victim: str, thief: str, seconds: float) -> tuple[dict[str, Any], bool]:
+def run(bed: Testbed, victim: str, thief: str, seconds: float) -> Result:
     """Let a thief use a stolen key, delete the peer, and check that the thief's packets stop.
 
     Args:

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from experiments.model import Result
 from experiments.testbed import Slice, Testbed, Vnf
 from experiments.traffic import load
 
@@ -57,18 +58,18 @@ def register(bed: Testbed) -> None:
     wait(bed)
 
 
-def echo(bed: Testbed, through: Slice, to: Slice, count: int, interval_ms: int = 20) -> Any:
+def echo(bed: Testbed, through: Slice, to: Slice, count: int) -> Any:
     """Send echo requests through the session of one slice to the data network of another."""
     return equipment(bed).action(
         "measure-latency",
         server=data_network(to),
         slice=snssai(through),
         count=count,
-        interval_ms=interval_ms,
+        interval_ms=20,
     )
 
 
-def run(bed: Testbed, count: int) -> tuple[dict[str, Any], bool]:
+def run(bed: Testbed, count: int) -> Result:
     """Let the UE try the data network of each slice through each of its sessions.
 
     Returns:

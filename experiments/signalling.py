@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from experiments.background import side_by_side
+from experiments.model import Result
 from experiments.testbed import PATIENCE, Testbed, Vnf
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ def metered(bed: Testbed, operation: str, load: Callable[[], Any]) -> list[Any]:
     return side_by_side(lambda one: one(), both, PATIENCE)
 
 
-def run(
-    bed: Testbed, slice: str, path: str, ues: int, links: str = ""
-) -> tuple[dict[str, Any], None]:
+def run(bed: Testbed, slice: str, path: str, ues: int, links: str = "") -> Result:
     """Measure S6a while UEs register.
 
     Args:

@@ -132,19 +132,18 @@ def packages(dist: Path, folder: Path) -> list[Path]:
 
 
 def requests(
-    dist: Path, rates: Mapping[str, Mapping[str, int]], link: str, functions: bool = False
+    dist: Path, rates: Mapping[str, Mapping[str, int]], functions: bool = False
 ) -> list[Request]:
     """Return both slices.
 
     Args:
-        rates: Rates for the parameters of a link, by slice.
-        link: The link with these rates at its ends.
+        rates: Rates for the parameters of S1-U, by slice.
         functions: Whether the slices run network functions.
     """
     made = []
     for name in (EMBB, URLLC):
         ranges = {} if name == EMBB else RANGES["epc"]
         document = parameters(dist / "params" / f"{name}.yaml", ranges, functions)
-        limit(document, link, rates[name])
+        limit(document, "s1u", rates[name])
         made.append(Request(name, f"{name}_nst", document, SUBNET))
     return made

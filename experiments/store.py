@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ class Campaign:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._file = directory / "campaign.json"
+        # Lists the other campaigns on this machine, for the record of each run.
+        self.others: Callable[[], list[str]] = list
 
     def begin(self, profile: str, seed: int, environment: Mapping[str, Any]) -> Mapping[str, Any]:
         """Make a campaign, or continue an existing one; return its description."""

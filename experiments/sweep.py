@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from experiments import qos
+from experiments.model import Result
 from experiments.slices import EMBB, MMTC, URLLC
 from experiments.testbed import Slice, Testbed
 from experiments.traffic import LIMIT, NAME, Stream, load
@@ -33,9 +34,7 @@ TEXT = (
 """Description of the sweep in a report."""
 
 
-def run(
-    bed: Testbed, five_qi: int, load: str, slices: int, seconds: int
-) -> tuple[dict[str, Any], None]:
+def run(bed: Testbed, five_qi: int, load: str, slices: int, seconds: int) -> Result:
     """Measure URLLC's delay in one direction.
 
     Args:

@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments import confidentiality, diameter, fiveg, sessions, sweep
 from experiments.campaign import EXPERIMENTS, plan, without_the_lab
+from experiments.machine import BUSY
 from experiments.model import Run
 from experiments.performance import EMULATED_MBPS, UDP_MBPS
 from experiments.profiles import PROFILES, Profile
@@ -188,9 +189,14 @@ def _profile(described: Mapping[str, Any]) -> Profile | None:
 
 
 def disturbed(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
-    """Return figures about runs that began on a busy machine, None if there were none."""
-    busy, looked, most = summary.loaded(runs, cpus)
-    return {"busy": busy, "of": looked, "most": f"{most:.0f}"} if busy else None
+    """Return figures about runs that began on a busy machine, None if there were none.
+
+    A machine is busy if other work used more than a quarter of its processors' time just before
+    the run.
+    """
+    shares = [run.busy / cpus for run in runs if run.busy is not None]
+    busy, most = sum(share > BUSY for share in shares), 100 * max(shares, default=0.0)
+    return {"busy": busy, "of": len(shares), "most": f"{most:.0f}"} if busy else None
 
 
 def missing(described: Mapping[str, Any], runs: Sequence[Run]) -> str:

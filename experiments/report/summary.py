@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from builder import documents
-from experiments.machine import BUSY, NOTHING
+from experiments.machine import NOTHING
 from experiments.model import Run
 from experiments.report import published
 from experiments.report.published import Ratio
@@ -17,13 +17,8 @@ from experiments.setups import DOUBLE, EPC
 from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate, mean, ratio
 
-#: Figures of a performance run with their names and units.
-METRICS = {
-    "mbps": ("throughput", "Mbit/s"),
-    "rtt_ms": ("round trip", "ms"),
-    "jitter_ms": ("jitter", "ms"),
-    "loss_percent": ("loss", "%"),
-}
+#: Figures of a performance run.
+METRICS = ("mbps", "rtt_ms", "jitter_ms", "loss_percent")
 
 WORDS = documents.read(Path(__file__).with_name("words.yaml"))
 _BESIDE = ", neighbour saturated"
@@ -219,16 +214,6 @@ def _tail(stream: Mapping[str, Any]) -> float:
     share = 99 * stream["sent"] / arrived
     within = [ms for at, ms in (*ends, *stream.get("delay_within", ())) if at >= share]
     return float(min(within, default=math.inf))
-
-
-def loaded(runs: Sequence[Run], cpus: int) -> tuple[int, int, float]:
-    """Return the number of runs that began on a busy machine, and of runs with this measurement.
-
-    A machine is busy if other work used more than a quarter of its processors' time just before
-    the run. The third figure is the largest share, in percent.
-    """
-    shares = [run.busy / cpus for run in runs if run.busy is not None]
-    return sum(share > BUSY for share in shares), len(shares), 100 * max(shares, default=0.0)
 
 
 @dataclass(frozen=True)

@@ -98,15 +98,15 @@ def test_a_disturbed_run_is_made_once_more_at_the_end(
     steps = [Planned(Cell("x", {"name": name}), 0, n) for n, name in enumerate(("first", "other"))]
     stored, out = Campaign(tmp_path), io.StringIO()
     stored.begin("p", 1, {"host": {"cpus": 2}})
-    bed: Any = SimpleNamespace(lab=None)
-    assert campaign.make(bed, stored, steps, Console(file=out, width=200)) == 0
+    bed: Any = SimpleNamespace(lab=None, console=Console(file=out, width=200))
+    assert campaign.make(bed, stored, steps) == 0
     assert order == ["first", "other", "first"][: made + 1]
     assert summary.verdicts(stored.runs(), 2)[0].words == verdict
     aside = list((tmp_path / "disturbed").glob("*.json"))
     assert len(aside) == made - 1
     assert all(json.loads(file.read_text())["busy"] == 2 for file in aside)
     # The same command again makes nothing, and a run that stays disturbed stays.
-    assert campaign.make(bed, stored, steps, Console(file=out, width=200)) == 0
+    assert campaign.make(bed, stored, steps) == 0
     assert len(order) == made + 1
 
 
@@ -199,10 +199,11 @@ def test_a_run_beside_another_campaign_says_so(
     monkeypatch.setattr(campaign, "busy_processors", lambda: 0.0)
     experiment = {"x": Experiment(lambda _bed: ({}, False))}
     monkeypatch.setattr(campaign, "EXPERIMENTS", experiment)
-    stored, bed = Campaign(tmp_path), SimpleNamespace(lab=None)
+    bed: Any = SimpleNamespace(lab=None, console=Console(file=io.StringIO()))
+    stored = Campaign(tmp_path)
+    stored.others = lambda: ["process 7, /b"]
     stored.begin("p", 1, {"host": {"cpus": 2}})
-    steps, screen = [Planned(Cell("x"), 0, 0)], Console(file=io.StringIO())
-    campaign.make(bed, stored, steps, screen, lambda: ["process 7, /b"])  # type: ignore[arg-type]
+    campaign.make(bed, stored, [Planned(Cell("x"), 0, 0)])
     (run,) = stored.runs()
     assert run.beside == ["process 7, /b"]
     assert run.disturbance(2) == "another campaign ran on it (process 7, /b)"

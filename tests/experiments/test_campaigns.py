@@ -163,14 +163,14 @@ def test_a_run_that_fails_is_left_for_the_next_time(
     bed = Testbed(Osm(Nbi("https://127.0.0.1:9")), tmp_path, Console(file=out))
     sentence = rf"3 runs in a row gave no result.*no \[tunnel\]; .*--out {tmp_path} goes on"
     with pytest.raises(click.ClickException, match=sentence):
-        campaign.make(bed, made, steps, bed.console)
+        campaign.make(bed, made, steps)
     good["n"] = 2
-    assert campaign.make(bed, made, steps, bed.console) == 1
+    assert campaign.make(bed, made, steps) == 1
     assert "no [tunnel]" in out.getvalue()
     assert f"x 0 {name}: " in out.getvalue()
     assert [run.result["n"] for run in made.runs()] == [0, 1]
     good["n"] = 3
-    assert campaign.make(bed, made, steps, bed.console) == 0
+    assert campaign.make(bed, made, steps) == 0
     assert len(made.runs()) == 3
 
 
@@ -185,9 +185,9 @@ def test_a_failure_of_the_lab_is_one_of_a_single_run(
     monkeypatch.setitem(campaign.EXPERIMENTS, "x", Experiment(sometimes))  # type: ignore[misc]
     steps = [Planned(Cell("x", {"n": n}), 0, n) for n in range(2)]
     made, out, osm = Campaign(tmp_path), io.StringIO(), Osm(Nbi("https://127.0.0.1:9"))
-    lab = on_the_lab.Lab(tmp_path, osm, "", "")
+    lab = on_the_lab.Lab(tmp_path, osm)
     bed = Testbed(osm, tmp_path, Console(file=out, width=120), lab=lab)
-    assert campaign.make(bed, made, steps, bed.console) == 1
+    assert campaign.make(bed, made, steps) == 1
     assert "1/2 NO RESULT x 0: 'cat' did not end within 120 s in the server\n" in out.getvalue()
     assert [run.result["n"] for run in made.runs()] == [1]
 
@@ -204,7 +204,7 @@ def test_a_link_is_captured_though_the_name_of_another_ends_with_its_own(
     hub = Vnf("gw", "ns", "hub", "vnf", "vdu", "server", "10.0.0.1", "app", "sitegw_vnf", osm)
     made = Slice("gw", "ns", Addresses({}, {}), {"hub": hub}, links={})
     ports = [SimpleNamespace(device=name) for name in ("longer", "own")]
-    lab = on_the_lab.Lab(tmp_path, osm, "", "")
+    lab = on_the_lab.Lab(tmp_path, osm)
     vim = SimpleNamespace(server=lambda _: SimpleNamespace(ports=ports))
     monkeypatch.setattr(lab, "vim", lambda _: vim)
     monkeypatch.setattr(Osm, "members", lambda *_: [member("vnf", "site-lan", "lan")])
@@ -222,12 +222,13 @@ def test_what_the_lab_lacks_is_a_failure_of_a_single_run(
         server=lambda _: SimpleNamespace(ports=()), console=lambda *_, **__: cut_off
     )
     monkeypatch.setattr(Osm, "members", lambda *_: [member("vnf", "mgmt")])
-    lab = on_the_lab.Lab(tmp_path, osm, "", "")
+    lab = on_the_lab.Lab(tmp_path, osm)
     monkeypatch.setattr(lab, "vim", lambda _: vim)
     with pytest.raises(click.ClickException, match="is on the network of s1c"):
         lab.captured([made], tmp_path).__enter__()
+    monkeypatch.setattr(on_the_lab, "PATIENCE", -1)
     with pytest.raises(click.ClickException, match="UEs cannot attach: no message"):
-        lab._load(enb, {"count": 1}, patience=-1, all_of_them=True)
+        lab._load(enb, {"count": 1, "rate": 0.0})
 
 
 def test_a_capture_that_takes_too_long_to_read_is_one_sentence(
@@ -921,7 +922,7 @@ def test_a_charm_of_a_lab_in_a_relative_home_is_killed(
     folder = tmp_path / "lab" / "vca" / "hss"
     folder.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    lab = on_the_lab.Lab(Path("lab"), Osm(Nbi("https://127.0.0.1:9")), "", "")
+    lab = on_the_lab.Lab(Path("lab"), Osm(Nbi("https://127.0.0.1:9")))
     with subprocess.Popen(
         [sys.executable, "-c", "input()"], cwd=folder, stdin=subprocess.PIPE
     ) as charm:
@@ -937,7 +938,7 @@ def test_a_charm_of_a_lab_in_a_relative_home_is_killed(
 def test_captures_of_slices_of_any_name_have_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = on_the_lab.Lab(tmp_path, Osm(Nbi("https://127.0.0.1:9")), "", "")
+    lab = on_the_lab.Lab(tmp_path, Osm(Nbi("https://127.0.0.1:9")))
     vim = SimpleNamespace(capture=lambda _, file: contextlib.nullcontext(file.touch()))
     monkeypatch.setattr(lab, "vim", lambda _: vim)
     monkeypatch.setattr(on_the_lab, "_port", lambda *_: SimpleNamespace(network_id=""))

@@ -33,7 +33,7 @@ def test_slices_are_valid_and_their_own_links_share_no_address(dist: Path, tmp_p
     catalog, problems = archives(made, [package for package in known if package.kind == "vnf"])
     assert problems == []
     used: dict[tuple[str, str], str] = {}
-    for slice_ in fiveg.requests(dist, qos.RATES, THREE):
+    for slice_ in fiveg.requests(dist, THREE):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
                         nsts={slice_.descriptor: catalog.nsts[slice_.descriptor]})  # fmt: skip
         assert validate_params("nsi", slice_.document, alone) == []
@@ -47,7 +47,7 @@ def test_slices_are_valid_and_their_own_links_share_no_address(dist: Path, tmp_p
 
 
 def test_the_ue_is_the_first_subscriber_and_has_a_session_in_each_slice(dist: Path) -> None:
-    first, second = fiveg.requests(dist, qos.RATES, TWO)
+    first, second = fiveg.requests(dist, TWO)
     members = first.part(fiveg.SHARED)["additionalParamsForVnf"]
     values = {one["member-vnf-index"]: one["additionalParams"] for one in members}
     assert values["ue"]["nf_imsi"] == values["amf"]["nf_first_imsi"] == "24288" + fiveg.MSIN
@@ -140,7 +140,7 @@ def test_a_ue_that_cannot_measure_gives_no_result(monkeypatch: pytest.MonkeyPatc
 
 
 def test_mmtc_has_no_rates_of_its_own(dist: Path) -> None:
-    *_, mmtc = fiveg.requests(dist, qos.RATES, THREE)
+    *_, mmtc = fiveg.requests(dist, THREE)
     assert mmtc.name == MMTC
     assert mmtc.service == "mmtc.slice"
 

@@ -48,7 +48,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
             outside.accounts({})
             made = Testbed(outside.osm, dist, Console(), lab=outside)
             made.prepare(fiveg.packages(dist, tmp_path_factory.mktemp("own"), TWO))
-            fiveg.deploy(made, fiveg.requests(dist, qos.RATES, TWO))
+            fiveg.deploy(made, fiveg.requests(dist, TWO))
             yield made
     finally:
         on_the_lab.clean(home)

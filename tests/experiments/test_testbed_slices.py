@@ -31,7 +31,7 @@ def catalog(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 def test_both_slices_are_valid_and_share_no_address(dist: Path, catalog: Catalog) -> None:
-    one, two = slices.requests(dist, qos.RATES, "s1u")
+    one, two = slices.requests(dist, qos.RATES)
     for slice_ in (one, two):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
                         nsts={slice_.descriptor: catalog.nsts[slice_.descriptor]})  # fmt: skip
@@ -52,7 +52,7 @@ def test_the_set_ups_beside_the_slices_are_valid(
         if name.endswith("_double"):
             body = package.descriptor.get("vnfd") or package.descriptor["nsd"]["nsd"][0]
             catalog.add_descriptor("vnfd" if package.kind == "vnf" else "nsd", body)
-    mine = {a for w in slices.requests(dist, qos.RATES, "s1u")
+    mine = {a for w in slices.requests(dist, qos.RATES)
             for a in Addresses.of(w.parameters).inner.values()}  # fmt: skip
     for service in setups.requests(dist, [setups.DOUBLE, setups.SITES], functions=True):
         nsds = {service.descriptor: catalog.nsds[service.descriptor]}
@@ -72,7 +72,7 @@ def test_the_set_ups_beside_the_slices_are_valid(
 
 
 def test_the_5qi_is_the_templates_and_the_rates_are_the_operators(dist: Path) -> None:
-    for slice_, five_qi in zip(slices.requests(dist, qos.RATES, "s1u"),
+    for slice_, five_qi in zip(slices.requests(dist, qos.RATES),
                                (qos.EMBB, qos.URLLC), strict=True):  # fmt: skip
         for member in slice_.parameters["additionalParamsForVnf"]:
             values = member["additionalParams"]
