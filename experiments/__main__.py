@@ -44,9 +44,7 @@ ONE_MACHINE = (
 
 def final(runs: list[Run], out: Console, cpus: int = 0) -> bool:
     """Print the verdicts, and the ratios between slices and baselines; tell whether one failed."""
-    judged = Table(title="Isolation")
-    for heading in ("experiment", "runs", "verdict"):
-        judged.add_column(heading)
+    judged = Table("experiment", "runs", "verdict", title="Isolation")
     verdicts = summary.verdicts(runs, cpus)
     for verdict in verdicts:
         colour = "red" if verdict.failed else "green" if verdict.complete else "yellow"

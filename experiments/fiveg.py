@@ -79,20 +79,18 @@ def _subscribe(values: dict[str, object], names: Sequence[str]) -> None:
 
 def deploy(bed: Testbed, requests: Sequence[Request]) -> None:
     """Instantiate slices at once, join them, and wait until the UE has a session in each."""
-    orders = {one.name: bed.instantiate(one) for one in requests}
-    made = [(one, orders[one.name]) for one in requests]
-    with ticking(bed.console, lambda: f"{bed.states(made[:1], SHARED)}; {bed.states(made)}"):
-        for order in orders.values():
+    orders = [(one, bed.instantiate(one)) for one in requests]
+    with ticking(bed.console, lambda: f"{bed.states(orders[:1], SHARED)}; {bed.states(orders)}"):
+        for _, order in orders:
             bed.osm.finished(NSI_OPERATIONS, order.operation)
         patience = 300.0 * len(requests)  # For each of the following steps.
         pause = bed.osm.nbi.pause
         joiner = Joiner(bed.osm, lambda _: None)
-        join_slices(joiner, [order.id for order in orders.values()], patience, pause)
-        given = requests[0].part(SHARED)
-        service = bed.service_of(requests[0], orders[requests[0].name], SHARED)
+        join_slices(joiner, [order.id for _, order in orders], patience, pause)
+        given, service = requests[0].part(SHARED), bed.service_of(*orders[0], SHARED)
         common = bed.slices[SHARED] = bed.read(SHARED, given, service, SHARED_LINKS)
-        for one in requests:
-            own = bed.read(one.name, one.parameters, bed.service_of(one, orders[one.name]), LINKS)
+        for one, order in orders:
+            own = bed.read(one.name, one.parameters, bed.service_of(one, order), LINKS)
             addresses = own.addresses.with_those_of(common.addresses)
             bed.slices[one.name] = replace(own, addresses=addresses, shared=common.vnfs)
         for slice_ in bed.slices.values():

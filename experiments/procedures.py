@@ -8,7 +8,7 @@ on N2 or S6a. Only the lab has such UEs.
 from functools import partial
 
 from experiments.model import Result
-from experiments.signalling import REQUESTS, metered, start_meter, times
+from experiments.signalling import REQUESTS, metered, times
 from experiments.testbed import Slice, Testbed
 
 PROCEDURES = ("registration", "session")
@@ -34,8 +34,8 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> Result:
     core = shared.values("amf")
     with bed.path(shared.name, [LINK], path):
         lab.register(core, slice_, 1)  # Make sure that N2 is up, and warm up the programs.
-        operation = start_meter(lab, shared["amf"], "measure-n2", duration=300, count=ues)
-        answer, loaded = metered(bed, operation, lambda: lab.register(core, slice_, ues))
+        load = partial(lab.register, core, slice_, ues)
+        answer, loaded = metered(bed, shared["amf"], "measure-n2", load, count=ues)
     return {
         **times(answer, PROCEDURES, "mean", "median", "p99"),
         "ue_median_ms": float(loaded["attach_ms"]["median"]),
@@ -65,8 +65,7 @@ def storm(bed: Testbed, slice: str, ues: int, rate: int, path: str = "tunnel") -
             shared = _shared(bed)
             names, near, meter, count = PROCEDURES, shared["amf"], "measure-n2", ues
             load = partial(lab.register, shared.values("amf"), slice_, ues, rate)
-        operation = start_meter(lab, near, meter, duration=300, count=count, idle=20)
-        answer, loaded = metered(bed, operation, load)
+        answer, loaded = metered(bed, near, meter, load, count=count, idle=20)
     return {
         "offered_per_second": loaded["offered_per_second"],
         "served_per_second": loaded["attached_per_second"],

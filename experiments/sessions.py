@@ -60,13 +60,8 @@ def register(bed: Testbed) -> None:
 
 def echo(bed: Testbed, through: Slice, to: Slice, count: int) -> Any:
     """Send echo requests through the session of one slice to the data network of another."""
-    return equipment(bed).action(
-        "measure-latency",
-        server=data_network(to),
-        slice=snssai(through),
-        count=count,
-        interval_ms=20,
-    )
+    way = {"server": data_network(to), "slice": snssai(through)}
+    return equipment(bed).action("measure-latency", **way, count=count, interval_ms=20)
 
 
 def run(bed: Testbed, count: int) -> Result:

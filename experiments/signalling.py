@@ -11,16 +11,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import click
 
 from experiments.background import side_by_side
 from experiments.model import Result
 from experiments.testbed import PATIENCE, Testbed, Vnf
-
-if TYPE_CHECKING:
-    from experiments.on_the_lab import Lab
 
 REQUESTS = ("AIR", "ULR")
 
@@ -39,20 +37,21 @@ def times(answer: Mapping[str, Any], names: Iterable[str], *words: str) -> dict[
     }
 
 
-def start_meter(lab: Lab, vnf: Vnf, primitive: str, **params: int) -> str:
-    """Start a primitive that captures packets; return its operation once it captures."""
+def metered(
+    bed: Testbed, vnf: Vnf, primitive: str, load: Callable[[], Any], **params: int
+) -> list[Any]:
+    """Run a primitive that captures packets; return its answer and the result of a load beside it.
+
+    The load begins when the primitive captures.
+    """
+    lab = bed.the_lab
     before = lab.taps(vnf)
-    operation = vnf.start(primitive, **params)
+    operation = vnf.start(primitive, duration=300, **params)
     until = time.monotonic() + 60
     while lab.taps(vnf) <= before:
         if time.monotonic() > until:
             raise click.ClickException(f"{vnf}: {primitive} does not begin to listen")
         time.sleep(0.2)
-    return operation
-
-
-def metered(bed: Testbed, operation: str, load: Callable[[], Any]) -> list[Any]:
-    """Return the answer of a meter that listens, and the result of a load beside it."""
     both = (lambda: json.loads(bed.osm.output(operation)), load)
     return side_by_side(lambda one: one(), both, PATIENCE)
 
@@ -70,8 +69,8 @@ def run(bed: Testbed, slice: str, path: str, ues: int, links: str = "") -> Resul
     lab, slice_ = bed.the_lab, bed.slice_named(slice)
     with bed.path(slice, slice_.links if links else [slice_.signalling], path):
         lab.attach(slice_, 1)  # Make sure that S6a is up, and warm up the programs.
-        operation = start_meter(lab, slice_["mme"], "measure-s6a", duration=300, count=2 * ues)
-        answer, loaded = metered(bed, operation, lambda: lab.attach(slice_, ues))
+        load = partial(lab.attach, slice_, ues)
+        answer, loaded = metered(bed, slice_["mme"], "measure-s6a", load, count=2 * ues)
     return {
         **times(answer, REQUESTS, "mean", "median"),
         "attach_mean_ms": float(loaded["attach_ms"]["mean"]),

@@ -91,9 +91,8 @@ class Campaign:
             raise click.ClickException(f"{self.directory} holds no campaign") from None
         except ValueError as error:
             raise click.ClickException(f"{self._file} describes no campaign: {error}") from None
-        if not isinstance(document, dict) or not {"profile", "seed", "environment"} <= set(
-            document
-        ):
+        needed = {"profile", "seed", "environment"}
+        if not isinstance(document, dict) or not needed <= document.keys():
             raise click.ClickException(
                 f"{self._file} describes no campaign: it needs profile, seed and environment"
             )

@@ -336,18 +336,18 @@ class Testbed:
 
     def deploy(self, requests: Sequence[Request]) -> None:
         """Instantiate slices and services at once, and wait until all their links are up."""
-        started = {one.name: self.instantiate(one) for one in requests}
+        orders = [(one, self.instantiate(one)) for one in requests]
         # Seconds that links may take after the end of an instantiation.
         patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(requests)
         made: dict[str, Slice] = {}
-        with ticking(self.console, lambda: self.states([(o, started[o.name]) for o in requests])):
-            for one in requests:
+        with ticking(self.console, lambda: self.states(orders)):
+            for one, order in orders:
                 try:
-                    self.osm.finished(OPERATIONS[one.place], started[one.name].operation)
+                    self.osm.finished(OPERATIONS[one.place], order.operation)
                 except OperateError as error:
                     raise click.ClickException(f"{one.service}: {error.message}") from None
                 links = PAIR_LINKS if one.name == setups.PAIR else LINKS
-                service = self.service_of(one, started[one.name])
+                service = self.service_of(one, order)
                 made[one.name] = self.read(one.name, one.parameters, service, links)
             until = time.monotonic() + patience
             side_by_side(lambda name: self.wait_up(made[name], until), list(made), patience + 60)

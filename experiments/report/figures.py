@@ -253,34 +253,25 @@ def distributions(
     return _as_figure(figure, title, [("curve", "percent", "ms"), *numbers])
 
 
-@dataclass(frozen=True)
-class Fault:
-    """The effect of a fault on two streams; times are seconds from the start of the neighbour's."""
-
-    label: str  # The fault, and the victim.
-    fault_s: float  # Time of the fault.
-    back_s: float  # Time at which the victim's link worked again.
-    ended_s: float  # Time at which the streams ended.
-    # Start and end of the time in which nothing of the victim's stream arrived; None if nothing was
-    # lost.
-    silent: Sequence[float] | None
+Fault = tuple[str, Mapping[str, Any]]
+"""A fault and its victim, and the times of what followed, as `dependability` returns them."""
 
 
 @matplotlib.rc_context(fname=STYLE)
 def timeline(rows: Sequence[Fault], title: str) -> Figure:
     """Plot the streams of victim and neighbour over time, for each fault."""
-    names, _ = _broken(row.label for row in reversed(rows))
+    names, _ = _broken(label for label, _ in reversed(rows))
     figure, axes = pyplot.subplots(figsize=(WIDTH, 1.2 + 0.5 * len(rows)))
     theirs, own, broken = OURS["color"], "#009E73", PUBLISHED["color"]
-    for y, row in enumerate(reversed(rows)):
-        axes.barh(y + 0.17, row.ended_s, height=0.22, color=theirs)
-        axes.barh(y - 0.17, row.ended_s, height=0.22, color=own)
-        if row.silent is not None:
-            start, end = row.silent
+    for y, (_, at) in enumerate(reversed(rows)):
+        axes.barh(y + 0.17, at["ended_s"], height=0.22, color=theirs)
+        axes.barh(y - 0.17, at["ended_s"], height=0.22, color=own)
+        if at["silent"]:
+            start, end = at["silent"]
             axes.barh(y - 0.17, end - start, left=start, height=0.22, color="white",
                       edgecolor=broken, hatch="////")  # fmt: skip
-        axes.plot([row.fault_s] * 2, [y - 0.4, y + 0.4], color="black", linewidth=1.5)
-        axes.plot([row.back_s], [y - 0.17], linestyle="none", marker="|", markersize=12,
+        axes.plot([at["fault_s"]] * 2, [y - 0.4, y + 0.4], color="black", linewidth=1.5)
+        axes.plot([at["back_s"]], [y - 0.17], linestyle="none", marker="|", markersize=12,
                   markeredgewidth=2.5, color=broken)  # fmt: skip
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(-0.6, len(rows) - 0.4)
@@ -302,7 +293,8 @@ def timeline(rows: Sequence[Fault], title: str) -> Figure:
     figure.tight_layout()
     head = ("fault", "at s", "link back s", "streams ended s", "silent from s", "silent to s")
     numbers = [
-        (row.label, row.fault_s, row.back_s, row.ended_s, *(row.silent or ("", ""))) for row in rows
+        (label, at["fault_s"], at["back_s"], at["ended_s"], *(at["silent"] or ("", "")))
+        for label, at in rows
     ]
     return _as_figure(figure, title, [head, *numbers])
 

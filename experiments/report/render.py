@@ -29,7 +29,7 @@ from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate, mean, single
 from experiments.store import Campaign
 from experiments.testbed import LINKS, PAIR_LINKS
-from experiments.wire import NEIGHBOURS
+from experiments.wire import NEIGHBOURS, PROTECTED
 
 
 def write(campaign: Campaign) -> tuple[Path, Path]:
@@ -305,7 +305,7 @@ def _wires(runs: Sequence[Run], where: str) -> Iterator[dict[str, Any]]:
         control = latest.get("underlay", {}).get(where)
         shown = "-"
         if control:
-            kinds = [k for k in control["frames"] if k not in {"wg", "esp", "isakmp"} | NEIGHBOURS]
+            kinds = [k for k in control["frames"] if k not in PROTECTED | NEIGHBOURS]
             shown = ", ".join([*kinds, *_identities(control["imsis"])])
         words = " ".join(_worded(part) for part in reversed(where.rsplit("/", 1)))
         yield {"where": words, "seen": seen, "control": control, "shown": shown}
@@ -390,17 +390,10 @@ def _matrix(rows: Sequence[summary.Row]) -> dict[str, Any] | None:
         return None
     metrics = [("mbps", "throughput"), ("rtt_ms", "round trip"), ("air", "AIR"), ("ulr", "ULR")]
     metrics = [m for m in metrics if any(m[0] in row.ours for row in rows)]
-    cells = [
-        (
-            row.title,
-            *(
-                _figure(value)
-                for metric, _ in metrics
-                for value in (row.ours.get(metric), row.published.get(metric))
-            ),
-        )
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        pairs = [(row.ours.get(metric), row.published.get(metric)) for metric, _ in metrics]
+        cells.append((row.title, *(_figure(value) for pair in pairs for value in pair)))
     return {
         "rows": cells,
         "heads": [(title, ["ours", "published"]) for _, title in metrics],
@@ -557,12 +550,9 @@ def _performance(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
 
 def _timeline(runs: Sequence[Run], book: Book) -> dict[str, str] | None:
     rows = [
-        figures.Fault(
-            f"{run.params['fault']}, {_WORDS.get(run.params['victim'], run.params['victim'])}",
-            **moments,
-        )
+        (f"{run.params['fault']}, {_WORDS.get(run.params['victim'], run.params['victim'])}", times)
         for run in runs
-        if (moments := run.result.get("timeline"))
+        if (times := run.result.get("timeline"))
     ]
     if not rows:
         return None
@@ -594,13 +584,11 @@ def _qos(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     """Return what `qos` measured, with a figure of the delays; ``runs`` begin with the control."""
     if not runs:
         return None
+    conditions = {True: "enforced", False: "not enforced (control)"}
     curves: list[figures.Distribution] = [
-        (
-            "enforced" if run.params["enforced"] else "not enforced (control)",
-            [(at, ms) for at, ms in run.result["urllc"]["delay_within"]],
-        )
+        (conditions[bool(run.params["enforced"])], within)
         for run in runs
-        if run.result["urllc"].get("delay_within")
+        if (within := run.result["urllc"].get("delay_within"))
     ]
     first = runs[0].result
     budget = float(first["budget_ms"])

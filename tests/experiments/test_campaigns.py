@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import click
 import pytest
@@ -604,8 +604,12 @@ def test_what_runs_beside_a_failure_has_ended_when_the_failure_is_told(
         bed.in_slices(work)
     assert ended == ["urllc"]
     monkeypatch.setattr(bed.osm, "output", lost)
+    sockets = iter([0, 0, 1])  # The meter captures at the second look.
+    bed.lab = cast(on_the_lab.Lab, SimpleNamespace(taps=lambda _: next(sockets)))
+    mme: Any = SimpleNamespace(start=lambda *_, **__: "operation")
     with pytest.raises(OperateError, match="no answer"):
-        signalling.metered(bed, "operation", lambda: slow("load"))
+        signalling.metered(bed, mme, "measure-s6a", lambda: slow("load"), count=2)
+    assert next(sockets, None) is None
     assert ended == ["urllc", "load"]
 
 

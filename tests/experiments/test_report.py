@@ -363,11 +363,11 @@ def test_rounds_of_signalling_alone_are_counted(matrix: list[Run]) -> None:
 def test_long_names_of_slices_leave_room_for_the_plot(name: str) -> None:
     label = f"x2 link {name}, neighbour saturated"
     points = [(0.0, 0.1), (50.0, 0.5), (100.0, 2.0)]
-    fault = figures.Fault(f"tunnel, {name}", 1.0, 2.0, 4.0, None)
+    times = {"fault_s": 1.0, "back_s": 2.0, "ended_s": 4.0, "silent": None}
     for made in (
         figures.ratios([summary.Ratio(label, stats.single(0.5))], [], "title", "ratio"),
         figures.distributions([(label, points), (f"{label}, 2", points)], "title", "ms"),
-        figures.timeline([fault], "title"),
+        figures.timeline([(f"tunnel, {name}", times)], "title"),
     ):
         made.drawn.canvas.draw()
         (axes,) = made.drawn.axes
