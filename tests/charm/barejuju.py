@@ -55,7 +55,7 @@ PYTHONS = {base: pythons(base) for base in BASES}
 
 @dataclass
 class Run:
-    code: int = 0
+    problem: str = ""  # Why it failed, such as "exit status 1".
     seconds: float = 0.0
     stderr: str = ""
     statuses: list[tuple[str, str]] = field(default_factory=list)
@@ -168,6 +168,7 @@ class BareJuju:
         context.run = server.run = run
         interrupt = process.Interrupt()
         begun = time.monotonic()
+        said: list[str] = []
         try:
             done = process.run(
                 [
@@ -180,17 +181,17 @@ class BareJuju:
                 server=server,
                 interrupt=interrupt,
                 on_stdout=lambda line: None,
-                on_stderr=lambda line: None,
+                on_stderr=lambda line: said.append(line + "\n"),
             )
         finally:
             interrupt.close()
             server.close()
         assert not done.problem.startswith("killed"), run.log
-        if done.code == 0:
+        if not done.problem:
             with store.transaction() as document:
                 context.flush(document)
-        assert done.code is not None
-        run.code, run.seconds, run.stderr = done.code, time.monotonic() - begun, done.stderr
+        run.problem, run.seconds = done.problem, time.monotonic() - begun
+        run.stderr = "".join(said)
         run.results = action.results if action else {}
         return run
 
@@ -217,8 +218,8 @@ def relation_event(kind: str, number: int, remote: str) -> HookInfo:
 def problems(run: Run) -> list[str]:
     """Say what a hook must never do: fail, show a traceback, or set another status than two."""
     found = []
-    if run.code != 0:
-        found.append(f"exit code {run.code}: {run.stderr[-400:]}")
+    if run.problem:
+        found.append(f"{run.problem}: {run.stderr[-400:]}")
     for text in (run.stderr, run.log):
         if "Traceback" in text or "Uncaught exception" in text:
             found.append(text[-600:])

@@ -288,7 +288,7 @@ def test_hooks_in_which_nothing_can_have_changed_start_no_python(
     juju.relate("s6a", 7, "mme/0", {})
     for kind in ("created", "joined"):
         run = juju.dispatch(relation_event(kind, 7, "mme/0"))
-        assert (run.code, run.calls) == (0, [])
+        assert (run.problem, run.calls) == ("", [])
 
 
 def test_a_unit_that_leaves_does_nothing_until_stop(flavour: Flavour, tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_unit_that_leaves_does_nothing_until_stop(flavour: Flavour, tmp_path: 
         HookInfo(kind="remove"),
     ):
         run = juju.dispatch(event)
-        assert (run.code, run.calls) == (0, [])
+        assert (run.problem, run.calls) == ("", [])
     run = juju.dispatch("stop")
     assert "links were not taken down" in run.log
 
@@ -315,7 +315,7 @@ def test_before_osm_has_named_the_vdu_relations_start_no_python(
     juju.lead()
     juju.relate("s6a", 7, "mme/0", {})
     run = juju.dispatch(relation_event("changed", 7, "mme/0"))
-    assert (run.code, run.calls) == (0, ["config-get ssh-hostname"])
+    assert (run.problem, run.calls) == ("", ["config-get ssh-hostname"])
     juju.lead(**{"ssh-hostname": NOWHERE, "ssh-username": "ubuntu"})
     run = juju.dispatch(relation_event("changed", 7, "mme/0"))
     assert problems(run) == []

