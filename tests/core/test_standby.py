@@ -91,14 +91,21 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
         "advert_int 1.05",
         "priority 60",
         "10.9.0.254/32 dev ens5",
-        f'notify_master "/bin/sh {standby.TURN_PROGRAM} claim s1c s1u"',
-        f'notify_master_rx_lower_pri "/bin/sh {standby.TURN_PROGRAM} again s1c s1u"',
+        f'notify_master "/usr/bin/dash {standby.TURN_PROGRAM} claim s1c s1u"',
+        f'notify_master_rx_lower_pri "/usr/bin/dash {standby.TURN_PROGRAM} again s1c s1u"',
         "vrrp_higher_prio_send_advert true",
-        f'vrrp_notify_fifo_script "/bin/sh {standby.TURN_PROGRAM} record"',
+        f'vrrp_notify_fifo_script "/usr/bin/dash {standby.TURN_PROGRAM} record"',
         f'file "{standby.HEALTH_FILE}"',
     ):
         assert line in text
     assert "priority 50" in keepalived_conf(gateway(role=SECONDARY))
+
+
+def test_keepalived_runs_nothing_that_a_symbolic_link_leads_to() -> None:
+    """Keepalived 2.3 says "Wrong file type found in script path", and runs it not at all."""
+    run = re.findall(r'(?:notify_\w+|fifo_script) "(\S+) ', keepalived_conf(gateway()))
+    assert len(run) == 3
+    assert {str(Path(program).resolve(strict=True)) for program in run} == set(run)
 
 
 @pytest.mark.parametrize(

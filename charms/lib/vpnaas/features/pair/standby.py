@@ -73,9 +73,12 @@ class Standby:
                 )
 
 
+SHELL = "/usr/bin/dash"
+"""What runs programs for keepalived, which takes no path with a symbolic link from 2.3 on, such as
+/bin/sh."""
 _RECORDED = """    # Notify programs run side by side; the FIFO tells the changes in their order.
     vrrp_notify_fifo {}
-    vrrp_notify_fifo_script "/bin/sh {} record"
+    vrrp_notify_fifo_script "{} {} record"
 """
 
 
@@ -102,9 +105,9 @@ def keepalived_conf(
         own=standby.own,
         virtual=fields.host_network(params.virtual),
         shared=_shared(params),
-        turn=turn,
+        turn="{} {}".format(SHELL, turn),
         children=" ".join(standby.children),
-        fifo=_RECORDED.format(TURN_FIFO, turn) if record else "",
+        fifo=_RECORDED.format(TURN_FIFO, SHELL, turn) if record else "",
     )
 
 
