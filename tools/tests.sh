@@ -44,8 +44,8 @@ run_tests() {
         wait "$collector" || true
         say "tests"
     fi
-    # Five modules at a time: much of a test is waiting. Tests of one may follow each other.
-    exec "$venv/bin/python" -m pytest --numprocesses 5 --dist loadgroup --no-loadscope-reorder "$@"
+    # Four modules at a time: much of a test is waiting. Tests of one may follow each other.
+    exec "$venv/bin/python" -m pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder "$@"
 }
 
 lock_packages() {

@@ -105,7 +105,8 @@ def keepalived_conf(
         own=standby.own,
         virtual=fields.host_network(params.virtual),
         shared=_shared(params),
-        turn="{} {}".format(SHELL, turn),
+        shell=SHELL,
+        turn=turn,
         children=" ".join(standby.children),
         fifo=_RECORDED.format(TURN_FIFO, SHELL, turn) if record else "",
     )
