@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -83,7 +82,8 @@ class World:
     def __init__(self) -> None:
         self.vdus: list[ModelVdu] = []
         self.clock = 1_000_000
-        self.serial = itertools.count(1)
+        # Not of itertools: Python 3.14 copies none of those.
+        self.serial = iter(range(1, 1 << 30))
         self.cmp: Callable[[ModelVdu, list[str]], tuple[int, str, str]] | None = None
         """What the server of CMPv2 does, by the client's command line."""
         self.est: Callable[[ModelVdu, list[str]], tuple[int, str, str]] | None = None
