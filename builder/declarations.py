@@ -191,13 +191,16 @@ class Option(_Open):
 
 
 def _defaults(options: dict[str, Option]) -> dict[str, Option]:
+    """Return the options with their defaults as Juju takes them."""
+    parsed = dict(options)
     for name, option in options.items():
         if option.default is not None:
             try:
-                option.parse(name, option.default)
+                default = option.parse(name, option.default)
             except ValueError as error:
                 raise ValueError(f"invalid default: {error}") from None
-    return options
+            parsed[name] = option.model_copy(update={"default": default})
+    return parsed
 
 
 class Config(_Open):

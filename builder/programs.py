@@ -8,13 +8,18 @@ from builder.errors import BuildError
 
 
 def output(
-    argv: Sequence[str], begins: str, error: type[Exception] = BuildError, **how: Any
+    argv: Sequence[str],
+    begins: str,
+    error: type[Exception] = BuildError,
+    line: int = -1,
+    **how: Any,
 ) -> str:
     """Return what a program printed.
 
     Args:
-        begins: How the sentence begins if it fails; the last line that it wrote follows.
+        begins: How the sentence begins if it fails; a line that it wrote follows.
         error: What is raised with that sentence.
+        line: Which line that is; the last one of most programs.
         how: More for :func:`subprocess.run`.
     """
     settings = {"capture_output": True, "text": True, "errors": "replace", "check": False, **how}
@@ -26,6 +31,6 @@ def output(
         raise error(f"{begins}: no end within {how['timeout']} s") from None
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        why = lines[-1] if lines else f"exit code {done.returncode}"
+        why = lines[line] if lines else f"exit code {done.returncode}"
         raise error(f"{begins}: {why}")
     return str(done.stdout)

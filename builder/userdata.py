@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 ARCHIVE, CONFIG = "text/cloud-config-archive", "text/cloud-config"
 TEMPLATE, HANDLER = "text/jinja2", "text/part-handler"
 SCRIPT, BOOTHOOK = "text/x-shellscript", "text/cloud-boothook"
+MARK = "## template: jinja"  # First line of a template that cloud-init renders.
 FORMATS = {
     "#cloud-config": CONFIG,
     "#!": SCRIPT,
@@ -23,7 +24,7 @@ FORMATS = {
     "#cloud-config-archive": ARCHIVE,
     "#cloud-config-jsonp": "text/cloud-config-jsonp",
     "#include-once": "text/x-include-once-url",
-    "## template: jinja": TEMPLATE,
+    MARK: TEMPLATE,
 }
 """How a text begins, and the type that it then has."""
 WHOLE = "text/x-not-multipart"  # The type of user data that is no message.
@@ -128,14 +129,14 @@ def _leaves(user_data: str) -> Iterator[tuple[str, str, str]]:
         content, kind = part.get_payload(decode=True), part.get_content_type()
         if not isinstance(content, bytes):
             continue
-        where = f" ({part.get_filename() or f'part {number}'})"
+        name = part.get_filename() or f"part {number}"
         if kind in PACKED:
             try:
                 content = unzipped(content)
             except zlib.error:
-                raise DocumentError(f"{where[2:-1]} is no gzip") from None
+                raise DocumentError(f"{name} is no gzip") from None
             kind = "text/plain"
-        yield where, kind, content.decode("utf-8", "replace")
+        yield f" ({name})", kind, content.decode("utf-8", "replace")
 
 
 def _entries(where: str, archive: str) -> Iterator[Part]:

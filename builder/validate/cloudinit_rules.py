@@ -12,6 +12,7 @@ from builder.userdata import (
     BOOTHOOK,
     CONFIG,
     FORMATS,
+    MARK,
     SCRIPT,
     TEMPLATE,
     begins,
@@ -29,11 +30,11 @@ Users = tuple[set[str], set[str]]
 
 MIME = ("content-type:", "mime-version:")
 BYTE_ORDER_MARK = "\ufeff"
-UNREAD = {FORMATS[each] for each in ("#cloud-config-jsonp", "#include", "#part-handler")}
+UNREAD = {
+    FORMATS[each] for each in ("#cloud-config-jsonp", "#include", "#include-once", "#part-handler")
+}
 """Types that no rule reads."""
 IN_TEMPLATE = ("#cloud-config", "#!")
-MARK = "## template: jinja"
-"""First line of a template of cloud-init's."""
 CLOUD_INIT_KEYS = {"v1", "ds"}
 LARGEST = 1 << 20
 OSM_KEYS = {

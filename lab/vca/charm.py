@@ -55,11 +55,7 @@ class Charm:
 
     def config(self, explicit: Mapping[str, OptionValue]) -> dict[str, OptionValue | None]:
         """Return the effective options: the set value, else the default, else None."""
-        values = {name: explicit.get(name, option.default) for name, option in self.options.items()}
-        return {
-            name: None if value is None else self.parsed(name, value)
-            for name, value in values.items()
-        }
+        return {name: explicit.get(name, option.default) for name, option in self.options.items()}
 
 
 def complete(action: Action, params: Mapping[str, object]) -> dict[str, object]:

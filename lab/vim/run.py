@@ -7,25 +7,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from builder.programs import output
 from lab import procs
 from lab.errors import VimError
 
 
 def tool(argv: Sequence[str], stdin: str | None = None) -> str:
     """Run a tool to its end and return what it printed."""
-    try:
-        done = subprocess.run(
-            list(argv), input=stdin, capture_output=True, text=True, check=False, timeout=60
-        )
-    except FileNotFoundError:
-        raise VimError(f"The program '{argv[0]}' is not installed on this machine.") from None
-    except subprocess.TimeoutExpired:
-        raise VimError(f"'{' '.join(argv)}' did not end within 60 s.") from None
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        why = lines[0] if lines else f"exit code {done.returncode}"
-        raise VimError(f"'{' '.join(argv)}' failed: {why}")
-    return done.stdout
+    # The last line of `ip -batch` tells where it stopped, the first one why.
+    begins = f"'{' '.join(argv)}' failed"
+    return output(argv, begins, VimError, line=0, input=stdin, timeout=60)
 
 
 def need(packages: Mapping[str, str], what: str) -> None:

@@ -255,18 +255,19 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
     if not shares:
         return UNITS.steps_to(None, results)
     fitting(shares)
-    for queue, name in _OTHERS.findall(results.output("qos/qdiscs")):
-        if name in _by_underlay(shares):
+    shaped = results.output("qos/qdiscs")
+    underlays = {share.underlay for share in shares}
+    for queue, name in _OTHERS.findall(shaped):
+        if name in underlays:
             what = "{} of the VDU has a queue of somebody else, {}".format(name, queue)
             allowed = "none; `tc qdisc del dev {} root` takes it away".format(name)
             raise InputError("set-qos: five-qi", what, allowed)
     rendered = render(shares)
     files = {path: (text, 0o644) for path, text in [(UNIT_FILE, UNIT_TEXT), *rendered.items()]}
-    shaped = results.output("qos/qdiscs")
     if (
         not UNITS.steps_to(files, results)
         and results.exit_code("qos/table") == 0
-        and all("htb 1: dev {} root".format(share.underlay) in shaped for share in shares)
+        and all("htb 1: dev {} root".format(name) in shaped for name in underlays)
     ):
         return []
     return [
