@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import attr
 import pytest
-from oai import enb, plan, units
+from oai import cql, enb, plan, sql, units
 from oai.kinds import FUNCTIONS
 from oai.params import Secrets, opc
 from oai.part import of
@@ -96,6 +97,54 @@ def test_a_unit_of_somebody_else_keeps_its_file(software: str) -> None:
         with pytest.raises(InputError, match="hss.service: somebody else wrote this file"):
             reconcile(vdu, asked)
     assert (vdu.files[path], vdu.restarted) == (theirs, [])
+
+
+@pytest.mark.parametrize(
+    ("state", "file", "stays"),
+    [
+        ("active", "/usr/lib/systemd/system/mysql.service", True),
+        ("activating", "/run/systemd/generator.late/mysql.service", True),
+        ("inactive", "/usr/lib/systemd/system/mysql.service", False),
+        ("active", units.UNIT_FILE.format("mysql"), False),
+        ("active", "", False),  # Somebody removed our file.
+    ],
+)
+def test_a_running_unit_of_a_package_stays(state: str, file: str, stays: bool) -> None:
+    vdu, asked = Vdu(), function_state("amf")
+    rows = f"ActiveState={state}", f"FragmentPath={file}", "Id=mysql.service"
+    rest = "ActiveState=inactive\nFragmentPath=\nId=nrf.service"
+    vdu.outputs["nf/units"] = "\n".join(rows) + "\n\n" + rest + "\n"
+    if stays:
+        with pytest.raises(InputError, match=f"{file}: somebody else wrote this file of the VDU"):
+            reconcile(vdu, asked)
+        assert (vdu.files, vdu.restarted) == ({}, [])
+    else:
+        assert reconcile(vdu, asked).state == "ready"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_container_of_somebody_else_has_the_name_of_ours(kind: str) -> None:
+    vdu = Vdu()
+    reconcile(vdu, function_state(kind))
+    for name in FUNCTIONS[kind].names:
+        unit = vdu.files[units.UNIT_FILE.format(name)]
+        named = re.findall(r"(?:rm --force|run --rm --name|stop --time 10) (\S+)", unit)
+        assert named == [f"osm-vpnaas-{name}"] * 3
+        client = {"cassandra": cql, "mysql": sql}.get(name)
+        assert client is None or client.COMMAND[0] == f"osm-vpnaas-{name}"
+
+
+def test_a_unit_that_changes_stops_by_its_present_file() -> None:
+    """The container of an earlier version has another name."""
+    vdu, asked = Vdu(), function_state("hss")
+    reconcile(vdu, asked)
+    path = units.UNIT_FILE.format("cassandra")
+    vdu.files[path] = vdu.files[path].replace("osm-vpnaas-cassandra", "cassandra")
+    decided = plan.make_plan(asked, vdu.execute(plan.observe_steps(asked)))
+    names = [step.body.get("path", step.id) for step in decided.steps]
+    stop = names.index("nf/stop")
+    assert stop < names.index(path) < names.index("nf/reload") < names.index("nf/restart")
+    assert decided.steps[stop].body["argv"] == ["systemctl", "stop", "cassandra.service"]
 
 
 def test_a_unit_that_somebody_put_in_place_of_ours_stays() -> None:

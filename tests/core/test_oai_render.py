@@ -175,7 +175,8 @@ def test_units_run_what_is_documented(kind: str) -> None:
         parser.optionxform = str  # type: ignore[assignment]
         parser.read_file(io.StringIO(files[units.UNIT_FILE.format(name)]))
         words = parser["Service"]["ExecStart"].split()
-        assert words[:7] == f"/usr/bin/podman run --rm --name {name} --network host".split()
+        begin = f"/usr/bin/podman run --rm --name osm-vpnaas-{name} --network host"
+        assert words[:7] == begin.split()
         assert images.Registry().reference(name) in words
         assert words[words.index("--env-file") + 1] in files
         for mount in (words[i + 1] for i, word in enumerate(words) if word == "--volume"):

@@ -127,7 +127,7 @@ def cqlsh():
 
 def run(words):
     single, mounts, image, _ = options(words)
-    name = single["--name"]
+    name = single["--name"].replace("osm-vpnaas-", "")
     while fault("pulling"):
         time.sleep(0.1)
     assert single["--network"] == "host"
@@ -153,7 +153,7 @@ def main(words):
     if verb == "run":
         run(words)
     elif verb == "exec":
-        assert words[:3] == ["--interactive", "cassandra", "cqlsh"], words
+        assert words[:3] == ["--interactive", "osm-vpnaas-cassandra", "cqlsh"], words
         cqlsh()
     elif verb == "image":
         sys.exit(1 if fault("pulling") else 0)

@@ -16,9 +16,10 @@ from vpnaas.base.links import IPSEC
 from vpnaas.features.feature import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts, nftables, secret_store
-from vpnaas.vdu.installed import require_ours
+from vpnaas.vdu.installed import FOLDER, require_ours
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import (
+    FOREIGN,
     Results,
     Step,
     ask,
@@ -43,6 +44,7 @@ from .part import ENDS, disagreements, encode, of
 COMMON_NAME_FILE = TLS + "/common-name"
 """Name in the certificate that was made last."""
 ENGINES = ("podman", "docker")
+RUNNING = ("active", "activating", "reloading")
 DEADLINE = 600
 """Seconds a network function may take to become ready before its state is "failed"; images to pull
 and a cold Cassandra take minutes."""
@@ -240,11 +242,14 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
         read("nf/common-name", COMMON_NAME_FILE),
         secret_store.observe("nf/store", SECRETS_FILE),
     ]
-    for name in FUNCTIONS[function_state.kind].names:
+    names = FUNCTIONS[function_state.kind].names
+    for name in names:
         steps.append(read("nf/unit/" + name, units.UNIT_FILE.format(name), mark=units.MARK))
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if function_state.params.software == NONE:
         return steps
+    show = ("systemctl", "show", "--property=Id,FragmentPath,ActiveState")
+    steps.append(run("nf/units", *show, *map(units.unit, names), any_exit=True))
     air = _air(function_state.params)
     if air:
         steps.append(pdn.address_step(air))
@@ -313,6 +318,12 @@ def _plan(function_state: FunctionState, results: Results) -> Plan:
     for name in names:
         unit_file = units.UNIT_FILE.format(name)
         require_ours(unit_file, results.text("nf/unit/" + name), units.unit(name))
+    for shown in results.output("nf/units").split("\n\n"):
+        found = dict(line.partition("=")[::2] for line in shown.splitlines())
+        runs, file = found.get("ActiveState") in RUNNING, found.get("FragmentPath", "")
+        # That of a package would end: ours takes its place.
+        if runs and file and not file.startswith(FOLDER):
+            require_ours(file, FOREIGN, found.get("Id", ""))
     secrets = function_state.given or Secrets.from_json(results.text("nf/secrets"))
     if FUNCTIONS[function_state.kind].secrets and not secrets:
         missing = "the VDU does not hold the operator's and the subscribers' keys"
@@ -396,11 +407,19 @@ def _apply(
     observed = {
         path: results.text("nf/file/{}".format(index)) for index, path in enumerate(sorted(files))
     }
-    steps: List[Step] = []
     different = [path for path in sorted(files) if observed.get(path) != files[path].text]
-    for index, path in enumerate(different):
-        file = files[path]
-        steps.append(write("nf/write/{}".format(index), path, file.text, file.mode))
+    writes = {
+        path: write("nf/write/{}".format(index), path, files[path].text, files[path].mode)
+        for index, path in enumerate(different)
+    }
+    own = {units.UNIT_FILE.format(c.name): c.name for c in software.containers}
+    stopped = [name for path, name in own.items() if path in writes and observed.get(path)]
+    steps = [step for path, step in writes.items() if path not in own]
+    if stopped:
+        # By their present files, as a new one may give the container another name.
+        stop = ("systemctl", "stop", *map(units.unit, stopped))
+        steps.append(run("nf/stop", *stop, any_exit=True, timeout=90))
+    steps += [step for path, step in writes.items() if path in own]
     # Somebody else may have flushed the rules.
     if software.rules and (units.RULES_FILE in different or results.exit_code("nf/table") != 0):
         steps.append(run("nf/rules", "nft", "-f", units.RULES_FILE))
@@ -414,6 +433,7 @@ def _apply(
         current = _is_current(container.name, files, results)
         # If a file was edited on the VDU, the container may run with the edited file.
         edited = {file.path for file in units.used_files(container, software.files)}
+        edited.add(units.UNIT_FILE.format(container.name))
         if function_state.restart or renewal or not current or edited & set(different):
             due.append(container.name)
     # systemd reads a new unit when it starts it.

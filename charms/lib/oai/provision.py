@@ -8,7 +8,7 @@ import os
 from typing import Any, Dict, Iterator, List, Sequence
 
 CLIENT = ("cqlsh", "127.0.0.1")
-CONTAINER = "cassandra"
+CONTAINER = "osm-vpnaas-cassandra"
 SCHEMA = "schema.cql"
 PROBE = "SELECT idmmeidentity FROM vhss.mmeidentity LIMIT 1;"
 """A statement that Cassandra answers once it is filled."""

@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
-CONTAINER = "mysql"
+CONTAINER = "osm-vpnaas-mysql"
 DATABASE = "oai_db"
 USER = "oai"
 CLIENT = (

@@ -25,6 +25,8 @@ ENVIRONMENT_FILE = conf("{}.env")
 AFTER_FLUSH_FILE = nftables.AFTER_FLUSH.format("nf")
 TABLES = (("table", "inet", TABLE), ("table", "ip", pdn.TABLE))
 """Tables of nftables that network functions have."""
+CONTAINER = "osm-vpnaas-{}"
+"""Name of a container, by that of its unit. One of somebody else has another."""
 LOGROTATE = "/etc/logrotate.d/osm-vpnaas-nf"
 RESTART_SECONDS = 10
 
@@ -42,7 +44,7 @@ def table(rules: str) -> Tuple[str, ...]:
 
 def run_words(container: Container, engine: str, registry: Registry) -> List[str]:
     """Return the engine's command line, in the order of words that the documentation gives."""
-    words = [engine, "run", "--rm", "--name", container.name, "--network", "host"]
+    words = [engine, "run", "--rm", "--name", CONTAINER.format(container.name), "--network", "host"]
     # Only the unit logs: the engine's log would show keys to users that may read the journal.
     words += ["--log-driver", "none"]
     if container.privileged:
@@ -75,7 +77,7 @@ def render(
     `engine` is the absolute path of podman or docker, `links` are the units that bring up the
     VNF's links. With `rules`, the nftables script is loaded first.
     """
-    before = ["-" + _line([engine, "rm", "--force", container.name])]
+    before = ["-" + _line([engine, "rm", "--force", CONTAINER.format(container.name)])]
     before.append(_line(("/bin/sh", PREPARE_PROGRAM, container.name) + container.devices))
     if rules:
         before.append(_line(["/usr/sbin/nft", "-f", RULES_FILE]))
@@ -87,6 +89,7 @@ def render(
         "templates/container.service",
         "oai",
         name=container.name,
+        container=CONTAINER.format(container.name),
         engine=engine,
         after=" ".join(list(links) + needed),
         wants=" ".join(needed),

@@ -25,6 +25,7 @@ from e2e_ue import OP, K, load
 from oai import kinds
 from oai.images import Registry
 from oai.plan import MAX_RESTARTS
+from oai.units import CONTAINER
 
 from simulators.engine.images import IMAGES, reference
 from simulators.engine.oci import make
@@ -42,7 +43,7 @@ IN_ENB = (
     "podman",
     "exec",
     "--interactive",
-    "enb",
+    CONTAINER.format("enb"),
     "/usr/bin/python3",
     "-IBm",
     "simulators.programs",
@@ -114,7 +115,8 @@ def epc(machines_with_registry: Lab, digests: dict[str, str]) -> Iterator[Servic
 
 
 def pid(vnf: Vnf, container: str) -> str:
-    return vnf.out("podman", "inspect", "--format", "{{.State.Pid}}", container).strip()
+    words = ("podman", "inspect", "--format", "{{.State.Pid}}", CONTAINER.format(container))
+    return vnf.out(*words).strip()
 
 
 def check_containers(vnf: Vnf, digests: dict[str, str]) -> None:
@@ -123,7 +125,7 @@ def check_containers(vnf: Vnf, digests: dict[str, str]) -> None:
     for container in kinds.FUNCTIONS[vnf.index].names:
         assert vnf.out("systemctl", "is-active", f"{container}.service") == "active\n"
         assert vnf.out("systemctl", "is-enabled", f"{container}.service") == "enabled\n"
-        shown = json.loads(vnf.out("podman", "inspect", container))[0]
+        shown = json.loads(vnf.out("podman", "inspect", CONTAINER.format(container)))[0]
         assert shown["HostConfig"]["NetworkMode"] == "host"
         name = Registry().reference(container) if container != "mme" else shown["ImageName"]
         assert shown["ImageName"] == name
@@ -145,7 +147,8 @@ def kill(vnf: Vnf, container: str) -> None:
     vnf.out("kill", "-KILL", before)
 
     def anew() -> bool:
-        done = vnf.run("podman", "inspect", "--format", "{{.State.Pid}}", container)
+        words = ("podman", "inspect", "--format", "{{.State.Pid}}", CONTAINER.format(container))
+        done = vnf.run(*words)
         return done.returncode == 0 and done.stdout.strip() not in ("0", before)
 
     wait(anew, f"{container} is started again", 240)

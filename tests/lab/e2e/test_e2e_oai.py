@@ -317,6 +317,41 @@ def test_nobody_but_root_reads_a_key_of_a_subscriber_or_the_operator(core: Servi
     attached(core)
 
 
+THEIRS = """systemd-run --quiet --collect --unit theirs podman run --rm --name ue --network host \\
+  --log-driver none docker.io/library/redis:6.0.5 redis-server --bind 127.0.0.1 --port 6999"""
+EARLIER = """sed -i s/osm-vpnaas-ue/ue/ /etc/systemd/system/ue.service
+systemctl daemon-reload; systemctl restart ue.service"""
+
+
+def containers(vnf: Vnf) -> set[str]:
+    """Return the names of the containers that run."""
+    found = vnf.out("find", "/run/osm-lab-containers", "-name", "*.json", "-printf", "%f ")
+    return {name.removesuffix(".json") for name in found.split()}
+
+
+def test_a_container_of_somebody_else_stays_and_one_of_an_earlier_version_ends(
+    core: Service,
+) -> None:
+    ue = core["ue"]
+    assert containers(ue) == {"osm-vpnaas-ue"}
+    ue.out("sh", "-ec", EARLIER)
+    wait(lambda: containers(ue) == {"ue"}, "that of the earlier version runs", LONG)
+    ue.action("restart-nf")
+    wait(ue.ready, "the UE is ready", LONG)
+    assert containers(ue) == {"osm-vpnaas-ue"}
+    ue.out("sh", "-ec", THEIRS)
+    try:
+        wait(lambda: "ue" in containers(ue), "their container runs")
+        before = ue.out("systemctl", "show", "-p", "MainPID", "theirs.service")
+        ue.action("restart-nf")
+        wait(ue.ready, "the UE is ready", LONG)
+        assert ue.out("systemctl", "show", "-p", "MainPID", "theirs.service") == before
+        assert containers(ue) == {"osm-vpnaas-ue", "ue"}
+    finally:
+        ue.out("systemctl", "stop", "theirs.service")
+    attached(core)
+
+
 @pytest.mark.long
 def test_management_by_http_is_out_of_reach(epc: Service) -> None:
     for name, ports in (("spgwc", (9081,)), ("hss", (9080, 9081, 9082))):
