@@ -2,6 +2,7 @@
 
 import pytest
 from support.juju import pair
+from support.model_world import PlainInterface
 from vpnaas.status import link_status
 
 
@@ -39,6 +40,105 @@ def test_a_subnet_from_where_osm_logs_in_is_refused_and_the_tunnel_stays(technol
     )
     made = {**hss.vdu.interfaces, **hss.vdu.plain}
     assert not [route for each in made.values() for route in each.routes if "172.21" in route]
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_a_subnet_of_a_tunnel_of_somebody_else_is_refused(technology):
+    _, hss, _, _ = pair(technology)
+    hss.vdu.plain["wg-home"] = PlainInterface(addresses={"10.9.0.1/24"})
+    hss.configure("s6a", "10.9.0.7/24", technology=technology, **{"underlay-interface": "ens4"})
+    hss.reconcile()
+    said = "configure: inner-address: 10.9.0.7/24 overlaps 10.9.0.0/24 of wg-home; "
+    assert hss.plans["s6a"].problems[0].startswith(said)
+
+
+BEHIND = "10.43.0.0/24"
+
+
+def with_route(technology, **route):
+    """Return both ends, the MME with a prefix to which the HSS has a route of somebody else."""
+    juju, hss, mme, _ = pair(technology)
+    hss.vdu.routes.append({"dst": BEHIND, **route})
+    options = {"technology": technology, "underlay-interface": "ens4"}
+    hss.configure("s6a", "172.16.6.129/24", **options, **{"accept-prefixes": "10.43.0.0/16"})
+    mme.configure("s6a", "172.16.6.2/24", **options, **{"allowed-prefixes": BEHIND})
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    return juju, hss
+
+
+def routes_of_ours(hss):
+    return {route for each in (*hss.vdu.interfaces.values(), *hss.vdu.plain.values())
+            for route in each.routes}  # fmt: skip
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+@pytest.mark.parametrize(
+    ("route", "way"),
+    [
+        ({"dev": "ens3", "gateway": "10.0.0.254"}, "ens3"),
+        ({"dev": "wg-home"}, "wg-home"),
+        ({"type": "blackhole"}, "blackhole"),
+        ({"nexthops": [{"dev": "ens3"}, {"dev": "ens4"}]}, "several interfaces"),
+    ],
+)
+def test_a_route_of_somebody_else_is_not_replaced(technology, route, way):
+    juju, hss = with_route(technology, **route)
+    before = list(hss.vdu.routes)
+    assert hss.plans["s6a"].problems == (
+        f"mme: the VDU has a route of somebody else to {BEHIND} by {way}; allowed: prefixes"
+        f" without one; `ip route del {BEHIND}` takes it away",
+    )
+    assert hss.states() == {"s6a": "blocked"}
+    assert (hss.vdu.routes, routes_of_ours(hss)) == (before, set())
+    # What ran goes on.
+    assert hss.plans["s6a"].peers
+    hss.vdu.routes.clear()
+    hss.reconcile()
+    juju.settle()
+    assert (hss.states(), routes_of_ours(hss)) == ({"s6a": "up"}, {BEHIND})
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+@pytest.mark.parametrize(
+    "route",
+    [{"metric": 100}, {"table": "100"}, {"dst": "10.43.0.0/16"}, {"dst": "10.43.0.7/32"}],
+)
+def test_a_route_that_ours_does_not_replace_is_no_problem(technology, route):
+    _, hss = with_route(technology, dev="ens3", **route)
+    assert (hss.states(), hss.plans["s6a"].problems) == ({"s6a": "up"}, ())
+    assert (len(hss.vdu.routes), routes_of_ours(hss)) == (1, {BEHIND})
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_a_running_tunnel_takes_its_route_back_and_a_new_one_does_not(technology):
+    juju, hss = with_route(technology, dev="ens3", metric=100)
+    theirs = {"dst": BEHIND, "dev": "ens3"}
+    for each in (*hss.vdu.interfaces.values(), *hss.vdu.plain.values()):
+        each.routes.clear()
+    hss.vdu.routes = [theirs]
+    hss.reconcile()
+    assert (hss.states(), routes_of_ours(hss), hss.vdu.routes) == ({"s6a": "up"}, {BEHIND}, [])
+    # The tunnel goes, and their route comes first.
+    hss.vdu.interfaces.clear()
+    hss.vdu.plain.clear()
+    hss.vdu.routes = [theirs]
+    hss.reconcile()
+    assert hss.states() == {"s6a": "blocked"}
+    assert (hss.vdu.routes, routes_of_ours(hss)) == ([theirs], set())
+
+
+def test_a_link_that_changes_its_technology_keeps_its_prefix():
+    juju, hss = with_route("none", dev="ens3", metric=100)
+    # In clear, the route is one of the underlay.
+    hss.vdu.routes = [{"dst": BEHIND, "dev": "ens4", "gateway": "192.168.8.2"}]
+    hss.vdu.underlay["ens4"] += " 172.16.6.129/32"
+    options = {"technology": "wireguard", "underlay-interface": "ens4"}
+    hss.configure("s6a", "172.16.6.129/24", **options, **{"accept-prefixes": "10.43.0.0/16"})
+    juju.charms["mme"].configure("s6a", "172.16.6.2/24", **options, **{"allowed-prefixes": BEHIND})
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert "route of somebody else" not in str(hss.plans["s6a"].problems)
 
 
 @pytest.mark.parametrize("technology", ["wireguard", "ipsec", "none"])

@@ -489,6 +489,8 @@ class ModelVdu:
                 made.mtu = int(words[4])
             elif words[:2] == ["route", "replace"]:
                 (made.own_routes if "table" in words else made.routes).add(words[2])
+                if "table" not in words:
+                    self._route(words[2])
             elif words[:2] == ["rule", "add"]:
                 self.rules.add((words[3], int(words[5]), words[7]))
         self.plain["xf-" + link] = made
@@ -670,6 +672,8 @@ class ModelVdu:
                 lost = self.charon.lost_routes
                 lost.discard(words[2])
                 routes = getattr(made[words[4]], "own_routes", set())
+            elif words[1] == "replace":
+                self._route(words[2])
             if "kernel" in words:
                 routes = set()
                 made[words[4]].lost.discard(words[2])
@@ -677,6 +681,10 @@ class ModelVdu:
         else:
             raise AssertionError(words)
         return 0, ""
+
+    def _route(self, prefix):
+        """Replace a route of somebody else, as `ip route replace` does."""
+        self.routes = [r for r in self.routes if r["dst"] != prefix or {"metric", "table"} & set(r)]
 
     def _made(self):
         return [*self.interfaces.items(), *self.plain.items()]

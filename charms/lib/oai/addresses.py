@@ -8,6 +8,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
+from vpnaas.base.links import OWN_INTERFACES
 from vpnaas.peers.inputs import Beside
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
@@ -85,7 +86,7 @@ def check(
     functions use, `station` the address of the UE's N3IWF inside its tunnels ("" if it has
     none).
     """
-    networks = vdu.networks(_devices(kind, params))
+    networks = vdu.networks(OWN_INTERFACES + _devices(kind, params))
     taken = [("{} of the VDU".format(name), network) for name, network in networks]
     if vdu.login is not None:
         taken.append(("where OSM logs in from", fields.host_network(vdu.login)))

@@ -5,14 +5,22 @@ prefixes and keys of running peers, and then looks at new offers. No offer can t
 running peer. A peer with unacceptable data keeps its applied configuration.
 """
 
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.fields import digest
-from vpnaas.base.links import IPSEC, KEEPALIVE, KEYED, NONE, REQUIRER
+from vpnaas.base.links import (
+    IPSEC,
+    KEEPALIVE,
+    KEYED,
+    NONE,
+    REQUIRER,
+    ipsec_interface,
+    wireguard_interface,
+)
 from vpnaas.params import pools
 from vpnaas.params.intent import REQUIRE, LinkParams, ManualPeer, key_form
 from vpnaas.params.ipsec import OPERATED, PSK
@@ -22,6 +30,7 @@ from vpnaas.peers.inputs import Beside, LinkInputs, Network
 from vpnaas.peers.leases import Addresses, Asker, grant
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, Peer
+from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 
 _POOL = (
@@ -55,6 +64,10 @@ class Context:
     proofs: Optional[Mapping[str, Proof]] = None
     # Pool addresses of the related peers that ask for one, by peer name.
     leases: Mapping[str, Addresses] = attr.Factory(dict)
+    # Where routes of others lead that those of peers would replace, by prefix.
+    routes: Mapping[fields.IPNetwork, str] = attr.ib(
+        init=False, default=attr.Factory(lambda self: _others(self.inputs), takes_self=True)
+    )
 
     @property
     def params(self) -> LinkParams:
@@ -545,6 +558,7 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[Network]) -> No
     own = fields.host_network(context.params.inner_address)
     login = context.vdu.login
     held = {prefix for p in context.applied if p.name == peer.name for prefix in p.prefixes}
+    apart, _ = same_address.split([peer])
     for prefix in peer.prefixes:
         # With a prefix that it has already, the login gets through.
         if login is not None and login in prefix and prefix not in held:
@@ -575,6 +589,15 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[Network]) -> No
             if fields.overlaps(prefix, network):
                 what = "{} overlaps {} of {}".format(prefix, network, owner)
                 raise InputError(peer.label, what, allowed)
+        way = context.routes.get(prefix, "") if prefix in apart else ""
+        # A running tunnel keeps its prefix, whoever has replaced its route.
+        running = prefix in held and context.vdu.is_local(context.params.inner_address.ip)
+        if way and not running:
+            raise InputError(
+                peer.label,
+                "the VDU has a route of somebody else to {} by {}".format(prefix, way),
+                "prefixes without one; `ip route del {}` takes it away".format(prefix),
+            )
         for pool in context.params.ipsec.pool:
             own_lease = prefix in [fields.host_network(address) for address in peer.given]
             if fields.overlaps(prefix, pool) and not own_lease:
@@ -594,8 +617,23 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[Network]) -> No
         raise InputError(peer.label, "its key is already in use by this VNF", "its own key")
 
 
+def _interfaces(inputs: LinkInputs) -> Tuple[str, ...]:
+    """Return the names that interfaces of links have; others may have a tunnel of theirs."""
+    names = (wireguard_interface, ipsec_interface)
+    return tuple(name(link) for link in inputs.charm_state.roles for name in names)
+
+
+def _others(inputs: LinkInputs) -> Dict[fields.IPNetwork, str]:
+    """Return where routes of others lead by prefix, as far as a tunnel of the link may have it."""
+    if inputs.params.technology not in KEYED:
+        return {}
+    routes = facts.replaced(inputs.results, _interfaces(inputs))
+    subnet = inputs.params.inner_address.network
+    return {prefix: way for prefix, way in routes.items() if not fields.covers(subnet, prefix)}
+
+
 def _underlays(context: Context) -> List[Network]:
     """Return the VDU's own networks, which no tunnel may capture; empty for a link in clear."""
     if context.params.technology not in KEYED:
         return []
-    return context.vdu.networks(context.beside.devices)
+    return context.vdu.networks(_interfaces(context.inputs) + context.beside.devices)

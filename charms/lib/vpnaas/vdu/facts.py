@@ -3,7 +3,19 @@
 import ipaddress
 import json
 import re
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
+from typing import (
+    Any,
+    Container,
+    Dict,
+    FrozenSet,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+)
 
 import attr
 
@@ -96,16 +108,15 @@ class VduFacts:
         except VduError:
             return ""
 
-    def networks(self, own: Sequence[str] = ()) -> List[Tuple[str, fields.IPNetwork]]:
-        """Return the VDU's own networks with the names of their interfaces, without ours.
+    def networks(self, ours: Sequence[str] = OWN_INTERFACES) -> List[Tuple[str, fields.IPNetwork]]:
+        """Return the VDU's own networks with the names of their interfaces.
 
-        `own` are starts of the names of interfaces that are ours beside those of links.
+        `ours` are starts of the names of interfaces that do not count.
         """
-        ours = OWN_INTERFACES + tuple(own)
         return [
             (interface.name, address.network)
             for interface in self.interfaces.values()
-            if not interface.name.startswith(ours) and interface.name != "lo"
+            if not interface.name.startswith(tuple(ours)) and interface.name != "lo"
             for address in interface.addresses
             # An inner address in clear is a host prefix on the underlay, not a network.
             if address.network.prefixlen < address.max_prefixlen
@@ -227,6 +238,20 @@ def routes(results: Results, device: str, table: str = "") -> Tuple[Routes, Rout
         if network.prefixlen and row.get("type") != "multicast":
             (connected if row.get("protocol") == "kernel" else own).add(network)
     return frozenset(own), frozenset(connected)
+
+
+_METRIC = {4: 0, 6: 1024}
+"""That of a route for which nobody names one. A route replaces one of the same metric."""
+
+
+def replaced(results: Results, devices: Container[str]) -> Dict[fields.IPNetwork, str]:
+    """Return where routes lead that a route by one of `devices` would replace, by prefix."""
+    found: Dict[fields.IPNetwork, str] = {}
+    for network, row in all_routes(results):
+        standard = _METRIC[network.version]
+        if row.get("metric", standard) == standard and row.get("dev") not in devices:
+            found[network] = str(row.get("dev") or row.get("type") or "several interfaces")
+    return found
 
 
 def reroute(link: str, interface: str, missing: Routes, excess: Routes) -> List[Step]:
