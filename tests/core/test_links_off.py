@@ -145,6 +145,56 @@ OTHERS = {
 }
 
 
+@pytest.mark.parametrize("up", [True, False])
+@pytest.mark.parametrize("technology", ["ipsec", "wireguard", "none", "off"])
+def test_an_interface_of_somebody_else_stays_under_the_name_of_an_ipsec_link(technology, up):
+    juju, hss, mme, _ = pair("none")
+    theirs = PlainInterface(kind="bridge", addresses={"10.9.9.1/24"}, up=up)
+    hss.vdu.plain["xf-s6a"] = copy.deepcopy(theirs)
+    for charm, address in ((hss, ADDRESS), (mme, "172.16.6.2/24")):
+        wanted = "wireguard" if technology == "off" else technology
+        charm.configure("s6a", address, technology=wanted, **OVER)
+    if technology == "off":
+        hss.configure("s6a", "none")
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert hss.error == ""
+    assert hss.vdu.plain["xf-s6a"] == theirs
+    assert (hss.states()["s6a"] == "blocked") == (technology == "ipsec")
+    if technology != "ipsec":
+        return
+    assert UP.format("s6a") not in hss.vdu.files
+    assert hss.plans["s6a"].problems[0].startswith("xf-s6a: somebody else made this interface of")
+    del hss.vdu.plain["xf-s6a"]
+    hss.reconcile()
+    juju.settle()
+    assert hss.states() == {"s6a": "up"}
+
+
+def test_an_interface_that_an_ipsec_link_has_left_is_used_again():
+    """The kernel keeps it, as it may crash where one is deleted."""
+    juju, hss, _, _ = pair("ipsec")
+    hss.configure("s6a", "none")
+    hss.reconcile()
+    hss.vdu.plain["xf-s6a"] = PlainInterface(kind="xfrm", up=False)
+    hss.configure("s6a", ADDRESS, technology="ipsec", **OVER)
+    hss.reconcile()
+    juju.settle()
+    assert hss.states() == {"s6a": "up"}
+
+
+@pytest.mark.parametrize("lost", [UP, CONF, "unit"])
+def test_ours_of_an_ipsec_link_is_known_by_what_is_left(lost):
+    juju, hss, _, _ = pair("ipsec")
+    if lost == "unit":
+        hss.vdu.active.discard(UNIT.format("s6a"))
+    else:
+        del hss.vdu.files[lost.format("s6a")]
+    hss.reconcile()
+    juju.settle()
+    assert hss.states() == {"s6a": "up"}
+
+
 @pytest.mark.parametrize("technology", ["wireguard", "ipsec", "none", "off"])
 @pytest.mark.parametrize("kind", OTHERS)
 def test_an_interface_of_somebody_else_under_our_name_stays(technology, kind):

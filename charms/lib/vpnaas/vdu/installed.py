@@ -24,6 +24,12 @@ def require_ours(path: str, text: Optional[str], unit: str) -> None:
         )
 
 
+def foreign_interface(name: str) -> InputError:
+    """Return the refusal of an interface of somebody else that has a name of ours."""
+    what = "somebody else made this interface of the VDU"
+    return InputError(name, what, "none of that name; delete or rename it")
+
+
 class _File(Template):
     """A file with `$names` for values; a name may have dots."""
 

@@ -16,6 +16,7 @@ from vpnaas.tunnels.ipsec.names import IDENTITY
 from vpnaas.tunnels.ipsec.validation import Validation
 from vpnaas.tunnels.key_pair import KeyPair, generation
 from vpnaas.vdu import facts, trouble
+from vpnaas.vdu.installed import foreign_interface
 from vpnaas.vdu.programs.charon import events, is_ours
 from vpnaas.vdu.steps import Results, Step, read, remove, run
 
@@ -246,6 +247,13 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     tun = vdu.interfaces.get(names.TUN)
     fits = ("kernel-libipsec" in plugins.split()) == (plane == names.USERSPACE)
     interface, table = ipsec_interface(link), str(names.interface_id(link))
+    present = vdu.interfaces.get(vdu.tagged(interface))
+    made = active.get(names.UNIT.format(link)) == "active"
+    files = {path: results.text(link + path) for path in names.of_link(link)}
+    # What is left of ours without its files is down and has no address (`transition.absent`).
+    left = present is None or not (present.up or present.addresses)
+    if not (made or left or any(files.values())):
+        raise foreign_interface(interface)
     routes, connected = facts.routes(results, interface)
     return State(
         public_key=keys[0],
@@ -261,17 +269,13 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         and all(active.get(name) == "active" for name in _units([])),
         files={
             **{path: results.text("ipsec" + path) for path in names.OF_DAEMON},
-            **{path: results.text(link + path) for path in names.of_link(link)},
+            **files,
         },
         loaded=parse_loaded(results),
         sas=parse_sas(link, results),
         notes=parse_notes(results),
         # If its unit failed, the interface lacks what comes after the failure.
-        interface=(
-            vdu.interfaces.get(interface)
-            if active.get(names.UNIT.format(link)) == "active"
-            else None
-        ),
+        interface=present if made else None,
         routes=routes,
         own_routes=facts.routes(results, interface, table)[0],
         connected=connected,

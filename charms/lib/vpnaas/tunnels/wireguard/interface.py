@@ -13,7 +13,7 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields, x509
-from vpnaas.base.errors import MALFORMED, InputError, VduError
+from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.base.links import DIRECTORY, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import KeyState, Peer, read_record, recording
@@ -136,8 +136,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     # Ours is made after its file and goes before it. Its key tells it where the file was lost.
     ours = file is not None or (live is not None and live.public_key in (public, staged))
     if interface is not None and not ours:
-        what = "somebody else made this interface of the VDU"
-        raise InputError(name, what, "none of that name; delete or rename it")
+        raise installed.foreign_interface(name)
     routes, connected = facts.routes(results, name)
     return State(
         public_key=fields.wireguard_key("VDU: {} public key".format(link), public),
