@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import attr
 import pytest
@@ -160,6 +161,27 @@ def test_the_rules_are_nfts(technology: str) -> None:
     if "unshare" in done.stderr:
         pytest.skip("no user namespaces here")
     assert done.returncode == 0, done.stderr
+
+
+def test_at_boot_and_at_the_end_only_a_queue_of_ours_is_taken_away(tmp_path: Path) -> None:
+    files = qos.render([attr.evolve(share(URLLC), underlay="lo")])
+    for name, path in (("on", qos.TC_FILE), ("off", qos.OFF_FILE)):
+        (tmp_path / name).write_text(files[path])
+    script = """tc qdisc add dev lo root tbf rate 1mbit burst 10kb latency 10ms
+for batch in off off-theirs on off; do
+    if [ $batch = off-theirs ]; then tc qdisc del dev lo root; else tc -force -batch $batch; fi
+    echo $(tc qdisc show dev lo)
+done"""
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "unshare" in done.stderr:
+        pytest.skip("no user namespaces here")
+    theirs, none, ours, gone = done.stdout.splitlines()
+    assert theirs.startswith("qdisc tbf "), done
+    assert ours.startswith("qdisc htb 1: root"), done
+    assert none == gone == ""
 
 
 def test_the_intent_keeps_it() -> None:

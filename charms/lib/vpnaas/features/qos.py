@@ -176,7 +176,8 @@ def render(shares: Sequence[Share]) -> Dict[str, str]:
         lines, more = _classes(underlay, links)
         tc += lines
         leaves += more
-        off.append("qdisc del dev {} root".format(underlay))
+        # By its handle: at boot one of somebody else may be there.
+        off.append("qdisc del dev {} root handle 1:".format(underlay))
         for number, share in enumerate(links, FIRST):
             dscp = share.qos.characteristics.dscp
             for match in _matches(share):
