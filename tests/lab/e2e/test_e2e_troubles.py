@@ -205,6 +205,28 @@ def test_what_breaks_a_link_is_named(
     assert client.pings(SERVER, tries=60)
 
 
+def test_a_route_of_somebody_else_stays_and_is_named(client: Vnf, server: Vnf) -> None:
+    behind = "10.99.7.0/24"
+    theirs = (behind, "via", server.management)
+    client.out("ip", "route", "add", *theirs)
+    try:
+        configure(client, accept_prefixes=behind)
+        configure(server, allowed_prefixes=behind)
+        said = f"{server.application}: the VDU has a route of somebody else to {behind} by ens3;"
+        wait(lambda: said in client.status("vpn-client")["reason"], "the route is named")
+        assert client.status("vpn-client")["state"] == "blocked"
+        assert "wg-" not in client.out("ip", "route", "show", behind)
+        assert client.pings(SERVER)
+        client.out("ip", "route", "delete", *theirs)
+        assert client.status("vpn-client")["state"] == "up"
+        assert "wg-vpn-client" in client.out("ip", "route", "show", behind)
+    finally:
+        client.run("ip", "route", "delete", *theirs)
+        configure(server)
+        configure(client)
+    assert client.pings(SERVER, tries=60)
+
+
 def test_our_rules_are_put_back_in_seconds(client: Vnf) -> None:
     def rules() -> str:
         return re.sub(r"packets \d+ bytes \d+", "", client.run("nft", "list", *guard).stdout)
