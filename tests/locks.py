@@ -30,8 +30,9 @@ HEADER = "# Made by `./run lock`. The requirements in pyproject.toml have the di
 def wanted(project: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Return the requirements of the programs, with those to install them, and of the tests."""
     settings = project["project"]
-    programs = [*project["build-system"]["requires"], *settings["dependencies"]]
-    return programs, settings["optional-dependencies"]["test"]
+    extra = settings["optional-dependencies"]
+    required = [*project["build-system"]["requires"], *extra["setup"], *settings["dependencies"]]
+    return required, extra["test"]
 
 
 def digest(project: dict[str, Any]) -> str:

@@ -3,11 +3,28 @@
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
-install_locked() {
-    local pip=("$venv/bin/pip" install --disable-pip-version-check --no-compile)
-    { "${pip[@]}" --require-hashes "${@/#/--requirement=}" &&
-        "${pip[@]}" --no-deps --no-build-isolation --editable .; } >"$cache/pip.log" 2>&1
-}
+# uv takes a quarter of the time of pip, and gets what pip is set to. Where it cannot, pip does all.
+install_locked() (
+    exec >"$cache/pip.log" 2>&1
+    pip=("$venv/bin/pip" install --disable-pip-version-check --no-compile)
+    locks=(--require-hashes "${@/#/--requirement=}")
+    while IFS='=' read -r name value; do
+        value=${value:1:-1}
+        case ${name##*.} in
+            index-url) export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$value}" ;;
+            extra-index-url) export UV_INDEX="${UV_INDEX:-$value}" ;;
+            find-links) export UV_FIND_LINKS="${UV_FIND_LINKS:-$value}" ;;
+            cert) export SSL_CERT_FILE="${SSL_CERT_FILE:-$value}" ;;
+        esac
+    done < <("$venv/bin/pip" config list)
+    export UV_CACHE_DIR=$cache/uv-wheels  # Its files are hard links to those of .venv.
+    if ! "${pip[@]}" --require-hashes --requirement=<(sed -n '/^uv==/,/[^\\]$/p' programs.lock) ||
+        ! "$venv/bin/uv" pip install --python="$venv/bin/python" "${locks[@]}"; then
+        "${pip[@]}" "${locks[@]}" || return
+    fi
+    rm -rf "$UV_CACHE_DIR"
+    "${pip[@]}" --no-deps --no-build-isolation --editable .
+)
 
 # Python packages, as locked: of the programs, or with "test" also what tests, checks and
 # documentation need.

@@ -50,8 +50,7 @@ run_tests() {
 
 lock_packages() {
     setup_python test
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --upgrade --target "$cache/uv" uv
-    "$venv/bin/python" tests/locks.py make "$cache/uv/bin/uv"
+    "$venv/bin/python" tests/locks.py make "$venv/bin/uv"
 }
 
 audit() {

@@ -238,3 +238,27 @@ def test_nobody_tells_after_a_kill(patient: list[str]) -> None:
         assert killed.wait(120) == -9
         # The pipe comes to its end when the last who could write into it has ended.
         killed.communicate(timeout=120)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_uv_gets_what_pip_is_set_to_and_pip_does_what_uv_cannot(
+    tmp_path: Path, works: bool
+) -> None:
+    (tmp_path / "bin").mkdir()
+    pip = f"""echo pip "$@" >>{tmp_path}/calls
+        if [ "$1" = config ]; then
+            echo ":env:.index-url='https://own/simple?a=b'"
+            echo "global.index-url='https://other'"
+            echo "global.cert='/own.pem'"
+        fi"""
+    uv = f'echo uv "$UV_DEFAULT_INDEX" "$SSL_CERT_FILE" >>{tmp_path}/calls; exit {1 - works}'
+    for name, body in (("pip", pip), ("uv", uv)):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        (tmp_path / "bin" / name).chmod(0o755)
+    script = "set -eu; . tools/python.sh; install_locked a.lock"
+    places = {"cache": str(tmp_path), "venv": str(tmp_path), "PATH": os.environ["PATH"]}
+    subprocess.run(["bash", "-c", script], cwd=TOOLS.parent, env=places, check=True)
+    calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert "uv https://own/simple?a=b /own.pem" in calls
+    assert any("--requirement=a.lock" in call for call in calls) is not works
+    assert calls[-1].endswith("--editable .")
