@@ -49,7 +49,7 @@ class OpenSshInjector:
             "umask 077 && mkdir -p ~/.ssh && touch ~/.ssh/authorized_keys && "
             "IFS= read -r key && "
             '{ grep -qxF -- "$key" ~/.ssh/authorized_keys || '
-            "printf '%s\\n' \"$key\" >> ~/.ssh/authorized_keys; }"
+            "printf '%s\\n' \"$key\" >> ~/.ssh/authorized_keys; } && echo appended"
         )
         command = [
             *self._prefix(),
@@ -66,8 +66,11 @@ class OpenSshInjector:
             f"{user}@{address}",
             f"sh -c {shlex.quote(script)}",
         ]
-        _run(command, public_key.strip() + "\n", "ssh", private_key.parent)
+        said = _run(command, public_key.strip() + "\n", "ssh", private_key.parent)
+        if "appended" not in said:
+            # RO goes by the exit code, and then the charm cannot log in.
+            raise LcmError(f"ssh: the shell of {user} runs no command; see its .bashrc")
 
 
-def _run(argv: Sequence[str], text: str | None, what: str, folder: Path | None = None) -> None:
-    output(argv, what, LcmError, input=text, cwd=folder, timeout=3 * _LOGIN_SECONDS)
+def _run(argv: Sequence[str], text: str | None, what: str, folder: Path | None = None) -> str:
+    return output(argv, what, LcmError, input=text, cwd=folder, timeout=3 * _LOGIN_SECONDS)

@@ -340,17 +340,37 @@ def test_what_a_shell_prints_around_the_answer_is_skipped(
 
 
 @pytest.mark.parametrize(
-    ("command", "answer"),
+    ("command", "said"),
     [
-        ("echo Only for staff", ", it printed 'Only for staff'"),
-        ("true", ", it printed nothing"),
-        ("echo not available; exit 1", " (exit code 1): not available"),
+        ("echo Only for staff", "'Only for staff'"),
+        ("true", "nothing"),
+        ("exit 3", "nothing"),
+        ("echo not available; exit 1", "'not available'"),
+        ("exec sh", "nothing"),
+        ("exec bash -l", "nothing"),
     ],
 )
-def test_what_a_shell_prints_instead_of_an_answer_is_quoted(
-    login: Run, sshd: Callable[[dict[str, str]], int], command: str, answer: str
+def test_a_shell_that_runs_no_command_is_named(
+    login: Run, sshd: Callable[[dict[str, str]], int], command: str, said: str
 ) -> None:
     done = login(sshd({"ForceCommand": command}), program=REQUEST)
+    sentence = f"127.0.0.1 lets root in, but its shell runs no command and says {said}; see what "
+    sentence += ".bashrc and the like do without a terminal, such as exit or exec\n"
+    assert (done.returncode, done.stdout) == (3, sentence)
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("cat > /dev/null; {}", ", it printed nothing"),
+        ("case $SSH_ORIGINAL_COMMAND in *python*) exit 4;; esac; {}", " (exit code 4): no message"),
+    ],
+)
+def test_an_agent_that_did_not_run_is_told(
+    login: Run, sshd: Callable[[dict[str, str]], int], command: str, answer: str
+) -> None:
+    forced = command.format('eval "$SSH_ORIGINAL_COMMAND"')
+    done = login(sshd({"ForceCommand": forced}), program=REQUEST)
     assert (done.returncode, done.stdout) == (3, f"the VDU did not run the agent{answer}\n")
 
 

@@ -118,6 +118,7 @@ class VduActions(Actions):
     @action("run", leader=False, plain=True)
     def run(self, params: Params) -> Dict[str, Any]:
         with self.charm.vdu() as vdu:
+            vdu.require_shell()
             result = vdu.command(str(params["command"]))
         if result.code != 0:
             lines = fields.lines(result.err) or fields.lines(result.out) or ["no message"]
@@ -145,6 +146,7 @@ class VduActions(Actions):
     @action("verify-ssh-credentials", leader=False, plain=True, failed={"verified": "False"})
     def verify_ssh_credentials(self, params: Params) -> Dict[str, Any]:
         with self.charm.vdu() as vdu:
+            vdu.require_shell()
             result = vdu.command("hostname", seconds=20)
             self.charm.unit.pin(vdu)
         return {"verified": "True", "output": result.out.strip()}

@@ -191,6 +191,13 @@ def test_nothing_in_a_key_is_run(fake_ssh: Path, tmp_path: Path) -> None:
     assert (fake_ssh / ".ssh" / "authorized_keys").stat().st_mode & 0o077 == 0
 
 
+def test_a_shell_that_ends_at_once_takes_no_key(fake_ssh: Path, tmp_path: Path) -> None:
+    """OSM's RO goes by the exit code: it takes such a key for injected."""
+    (fake_ssh.parent / "bin" / "ssh").write_text("#!/bin/sh\necho Welcome\nexit 0\n")
+    with pytest.raises(LcmError, match=r"the shell of ubuntu runs no command; see"):
+        OpenSshInjector(list).inject("10.0.0.1", "ubuntu", tmp_path / "key", "ssh-ed25519 AAA unit")
+
+
 def test_two_lines_are_no_key(fake_ssh: Path, tmp_path: Path) -> None:
     with pytest.raises(LcmError, match="not one line"):
         OpenSshInjector(list).inject("10.0.0.1", "ubuntu", tmp_path / "key", "a\nb")

@@ -69,8 +69,9 @@ ALGORITHMS = {
     ),
 }
 OUTPUT_LIMIT = 16 << 20
-SPARE = "\n" * 9
-"""Lines before a program, for what reads an answer when a shell starts."""
+SPARE = "\n" * 9 + "'''exit' 93 #'''\n"
+"""Lines before a program: for what reads an answer when a shell starts; then a text of Python, with
+which a shell that reads the program in its place ends at once."""
 
 
 @attr.frozen
@@ -213,6 +214,7 @@ class Vdu:
         try:
             return Results.from_json(result.out, steps, self._cache, mark)
         except VduError:
+            self.require_shell()
             if result.code == 0:
                 raise
         lines = [line for line in (result.err or result.out).splitlines() if line.strip()]
@@ -221,6 +223,21 @@ class Vdu:
                 result.code, lines[-1][:200] if lines else "no message"
             )
         )
+
+    def require_shell(self) -> None:
+        """Raise VduError if the login shell does not run what it is told.
+
+        Its exit code does not show it: it is that of what ended the shell.
+        """
+        mark = secrets.token_hex(16)
+        result = self.command("echo " + mark, seconds=20)
+        if mark in result.out:
+            return
+        said = " ".join((result.out or result.err).split())[:200]
+        what = "{} lets {} in, but its shell runs no command and says {}; see what .bashrc and"
+        what += " the like do without a terminal, such as exit or exec"
+        said = fields.shown(said) if said else "nothing"
+        raise VduError(what.format(self._login.host, self._login.user, said))
 
     def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
         """Run one command line in the login shell; it is passed unchanged.
