@@ -146,6 +146,22 @@ def test_a_user_plane_takes_no_interface_of_others_for_its_device(
         function.check_device(given)
 
 
+@pytest.mark.parametrize("kind", ["spgwu", "upf"])
+def test_a_device_of_somebody_else_with_the_name_of_that_of_ues_stays(kind: str) -> None:
+    """Our rules drop what comes by it, such as SSH by a VPN of the operator."""
+    vdu, asked = Vdu(), function_state(kind)
+    vdu.interfaces["tun0"] = "10.8.0.1/24"
+    with pytest.raises(InputError, match="tun0: somebody else made this interface of the VDU"):
+        reconcile(vdu, attr.evolve(asked, requested=True))
+    outcome = reconcile(vdu, asked)
+    assert (outcome.state, vdu.restarted, vdu.tables) == ("failed", [], set())
+    del vdu.interfaces["tun0"]
+    assert reconcile(vdu, asked).state == "ready"
+    # While ours runs, the device is ours, also with addresses of the pool before.
+    vdu.interfaces["tun0"] = "10.8.0.1/24"
+    assert reconcile(vdu, attr.evolve(asked, restart=True)).state == "ready"
+
+
 def test_a_restart_that_did_nothing_says_so() -> None:
     vdu = Vdu()
     vdu.interfaces["ens9"] = "10.250.7.1/24"

@@ -12,6 +12,7 @@ from vpnaas.base.links import OWN_INTERFACES
 from vpnaas.peers.inputs import Beside
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.installed import foreign_interface
 
 from . import values
 from .kinds import FUNCTIONS
@@ -75,6 +76,15 @@ def of_functions(kind: str, parts: Mapping[str, Sequence[Tuple[str, Part]]]) -> 
 
 def has_any(kind: str, params: Common) -> bool:
     return kind == "n3ue" or bool(_given(params, POOLS + SERVERS))
+
+
+def check_device(params: Common, vdu: VduFacts) -> None:
+    """Raise InputError if somebody else made the device of UEs: a VPN may call its own tun0."""
+    name = getattr(params, "tun_device", "")
+    pools = [values.pool(name, text) for name, text in _given(params, POOLS).items()]
+    for address in vdu.interfaces[name].addresses if name in vdu.interfaces else ():
+        if address.version == 4 and not any(address.ip in pool for pool in pools):
+            raise foreign_interface(name)
 
 
 def check(

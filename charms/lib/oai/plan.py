@@ -301,9 +301,12 @@ def _conflict(function_state: FunctionState, results: Results) -> Optional[Input
     kind, params = function_state.kind, function_state.params
     if params.software == NONE or not addresses.has_any(kind, params):
         return None
+    vdu, names = facts.parse(results), FUNCTIONS[kind].names
     try:
+        if all(results.text("nf/started/" + name) is None for name in names):
+            addresses.check_device(params, vdu)
         inner = station(function_state).inner
-        addresses.check(kind, params, facts.parse(results), function_state.used, inner)
+        addresses.check(kind, params, vdu, function_state.used, inner)
     except InputError as error:
         return error
     return None
