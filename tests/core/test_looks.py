@@ -55,7 +55,7 @@ def test_ipsec_is_asked_though_its_daemon_has_the_tunnel() -> None:
     juju, hss, mme, _ = pair(technology="ipsec")
     for sa in hss.vdu.charon.sas:
         sa.age = 60
-    # Nothing comes back; the daemon does not know it yet.
+    # Its packets arrive, and none of ours; the daemon does not know it yet.
     juju.world.ping = lambda *_: False
     hss.reconcile()
     assert hss.states() == {"s6a": "down"}

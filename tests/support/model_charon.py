@@ -179,7 +179,7 @@ class Charon:
         selectors = f"local-ts=[{' '.join(sa.local_ts)}] remote-ts=[{' '.join(sa.remote_ts)}]"
         child = (
             f"{sa.name}-{sa.id} {{name={sa.name} uniqueid={sa.id} state=INSTALLED install-time=1"
-            f" bytes-in=1 bytes-out=1 encr-alg=AES_GCM_16 {selectors}}}"
+            f" bytes-in=1 use-in=0 bytes-out=1 encr-alg=AES_GCM_16 {selectors}}}"
         )
         return (
             f"list-sa event {{{sa.name} {{uniqueid={sa.id} version=2 state=ESTABLISHED "

@@ -66,7 +66,7 @@ ROOMY_MTU = 1445
 """MTU of an underlay with room for IPsec and WireGuard inside each other over IPv6 (85 and 80)."""
 ECHO = "echo"
 RECENT = 5
-"""A peer that was heard so many seconds ago need not be asked for an echo."""
+"""A peer that proved itself so many seconds ago need not be asked for an echo."""
 ANSWER_SECONDS, FIRST_SECONDS = 3, 6
 """Seconds for an answer through a tunnel that has keys, and through one that must agree on keys
 first. WireGuard repeats a handshake after 5 to 5.4 s: two that cross are both lost."""
@@ -398,10 +398,10 @@ def _to_ask(
 ) -> Dict[str, Dict[str, Tuple[str, int]]]:
     """Return whom to ask for an echo: address and seconds to wait, by link and peer name.
 
-    These are the peers that have installed us, or whose tunnel is up, and that were silent for some
-    seconds, or whose link changes or is doubted. A manual peer without a tunnel may sleep, and is
-    left alone. A peer with the option same-address cannot be asked: our packets to its address
-    bypass the tunnel.
+    These are the peers that have installed us, or whose tunnel is up, unless they have just proved
+    themselves on a link that does not change and is not doubted. A manual peer without a tunnel may
+    sleep, and is left alone. A peer with the option same-address cannot be asked: our packets to
+    its address bypass the tunnel.
     """
     asked: Dict[str, Dict[str, Tuple[str, int]]] = {}
     for link, plan in sorted(links.items()):
@@ -413,7 +413,7 @@ def _to_ask(
             if address is None or is_same(peer) or not (alive or peer.reached):
                 continue
             renewed = bool(plan.steps) and changed
-            if renewed or link in doubted or not (alive and heard(vdu.now, plan, peer)):
+            if renewed or link in doubted or not (alive and proved(vdu.now, plan, peer)):
                 slow = renewed or not alive
                 due[peer.name] = str(address), FIRST_SECONDS if slow else ANSWER_SECONDS
         chosen = in_turn(sorted(due), MAX_PROBES, vdu.now)
@@ -445,11 +445,11 @@ def _look_again(
     return steps
 
 
-def heard(now: int, plan: LinkPlan, peer: Peer) -> bool:
-    """Tell whether a peer was heard a few seconds ago; its last packet, or its handshake."""
+def proved(now: int, plan: LinkPlan, peer: Peer) -> bool:
+    """Tell whether a peer proved itself a few seconds ago, for which packets passed both ways."""
     session = TABLE[plan.params.technology].session(plan.state, plan.params.link, peer)
-    ages = [session.heard, now - session.handshake if session.handshake else session.age]
-    return any(age is not None and abs(age) < RECENT for age in ages)
+    age = now - session.handshake if session.handshake else session.age
+    return age is not None and abs(age) < RECENT
 
 
 def fresh(now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:

@@ -83,7 +83,6 @@ class PeerSession:
 
     handshake: int = 0  # When the peer last proved itself, seconds since the epoch, 0 for never.
     age: Optional[int] = None  # Seconds since then, for technologies that report this instead.
-    heard: Optional[int] = None  # Seconds since its last packet, for technologies that report this.
     received: int = 0
     sent: int = 0
     endpoint: str = ""  # Where it is reached now, "" where unknown.

@@ -33,8 +33,6 @@ class Child:
     received: int = 0
     sent: int = 0
     age: int = 0
-    # Seconds since the last packet from the peer, None if there was none.
-    heard: Optional[int] = None
     cipher: str = ""
     esn: bool = False
     encap: bool = False
@@ -379,7 +377,6 @@ def _sa(name: str, body: Mapping[str, object]) -> Sa:
                 received=number(child, "bytes-in"),
                 sent=number(child, "bytes-out"),
                 age=number(child, "install-time"),
-                heard=number(child, "use-in") if "use-in" in child else None,
                 cipher="-".join(word for word in cipher if word),
                 esn="esn" in child and str(child["esn"]) in ("1", "yes"),
                 encap=child.get("encap") == "yes",

@@ -362,7 +362,6 @@ class Ipsec(KeyedTechnology[State]):
             details.update({"own-selectors": ",".join(ours), "selectors": ",".join(theirs)})
         return PeerSession(
             age=best[0].age,
-            heard=min([c.heard for c in children if c.heard is not None], default=None),
             received=sum(child.received for child in children),
             sent=sum(child.sent for child in children),
             endpoint=best[0].remote,
