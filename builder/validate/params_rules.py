@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from builder import documents
-from builder.documents import NICS, placeholder, walk
+from builder.documents import NICS, links_of, nics_at, placeholder, walk
+from builder.parameters.agreement import technology
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Document, day12_of, numbered
+from builder.validate.pool_rules import profiles
 from builder.validate.primitive_rules import (
     BUILT_IN,
     LOOPBACK,
@@ -32,6 +34,8 @@ SECRET = re.compile("pass|secret|key|token", re.IGNORECASE)
 NULLS = ("None", "null", "Null", "NULL", "~")
 LOOK_ALIKE = {"Zs", "Zl", "Zp", "Cc", "Cf", "Pd", "Pi", "Pf"}
 """Unicode categories: blanks, control and format characters, dashes, typographic quotes."""
+BESIDE = ("inner-address", "ue-pool", "inner-pool", "dns", "second-dns")
+"""Parameters with addresses that are on none of the VDU's own networks."""
 ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}[0-9\s/]*")
 
 
@@ -137,10 +141,12 @@ def values(request: Request) -> Iterator[Problem]:
         at, entry = given[index]
         for _, configured in day12_of("", vnfd["df"][0]):
             place, params = _params_of(at, entry, str(configured["id"]))
+            own = _networks(request, index, configured["id"])
             for primitive in configured.get("initial-config-primitive") or ():
                 name = documents.charm_of(configured, primitive)
                 charm = charm_of(package, name) if name and package else None
                 yield from _values(request, place, params, primitive, charm)
+                yield from _captured(request, place, params, primitive, own)
         day_0 = files_of(package, vnfd) if package else {}
         for vdu, text in day_0.items():
             place, params = _params_of(at, entry, vdu)
@@ -178,8 +184,7 @@ def _covered(
     request: Request, place: str, params: Document, primitive: Document
 ) -> Iterator[Problem]:
     """Prefixes that a link takes from peers must leave out its own inner address."""
-    names = {each["name"]: each.get("value") for each in primitive.get("parameter") or ()}
-    values = {key: str(params.get(placeholder(value), value)) for key, value in names.items()}
+    names, values = _filled(params, primitive)
     try:
         own = ipaddress.ip_interface(values["inner-address"]).ip
         texts = values["accept-prefixes"].split(",")
@@ -190,6 +195,53 @@ def _covered(
     for prefix in prefixes:
         if own in prefix:
             yield request.tell("params-value/covers", f"{place}/{spot}", prefix=prefix, own=own)
+
+
+def _filled(params: Document, primitive: Document) -> tuple[Document, dict[str, str]]:
+    """Return the values of a primitive's parameters as the descriptor has them, and filled in."""
+    names = {each["name"]: each.get("value") for each in primitive.get("parameter") or ()}
+    return names, {key: str(params.get(placeholder(value), value)) for key, value in names.items()}
+
+
+def _captured(
+    request: Request,
+    place: str,
+    params: Document,
+    primitive: Document,
+    own: list[tuple[str, ipaddress.IPv4Network | ipaddress.IPv6Network]],
+) -> Iterator[Problem]:
+    """What is inside of tunnels must leave out the networks on which the VDU is."""
+    names, values = _filled(params, primitive)
+    word = technology({"vpn_technology": values.get("technology", "")}, values.get("link", ""))
+    outer = word == "none" or "same-address" in values.get("ipsec-options", "")
+    for key in BESIDE[outer:]:
+        network = _network(values.get(key, ""))
+        for link, subnet in own:
+            if network and network.version == subnet.version and network.overlaps(subnet):
+                spot = f"{place}/{placeholder(names[key]) or key}"
+                words = {"value": values[key], "subnet": subnet, "link": link}
+                yield request.tell("params-value/captures", spot, key=key, **words)
+
+
+def _networks(
+    request: Request, index: str, target: str
+) -> list[tuple[str, ipaddress.IPv4Network | ipaddress.IPv6Network]]:
+    """Return the links on which the VDU of a day1-2 entry is, with their subnets if known."""
+    vnfd, given = request.vnfds[index], request.links()
+    managed = [vdu for vdu, _ in nics_at(vnfd, [vnfd.get("mgmt-cp")])]
+    own = managed if target == vnfd["id"] else [target]
+    found = []
+    for member, connection, name in links_of(request.nsd):
+        listed = connection.get("constituent-cpd-id") or ()
+        points = [each.get("constituent-cpd-id") for each in listed]
+        if member != index or not any(vdu in own for vdu, _ in nics_at(vnfd, points)):
+            continue
+        link = given.get(name, ("", {}))[1]
+        if not (link.get("vim-network-name") or link.get("vim-network-id")):
+            profile = link.get("ip-profile") or profiles(request.nsd["df"][0]).get(name) or {}
+            network = _network(str(profile.get("subnet-address") or ""))
+            found += [(name, network)] if network else []
+    return found
 
 
 def _unfit(

@@ -43,7 +43,7 @@ def nsd_pools(ctx: Context) -> Iterator[Problem]:
     points = "df[]/vnf-profile[]/virtual-link-connectivity[]/constituent-cpd-id[]/ip-address"
     for place, address, (flavour, _, connection, _) in ctx.each(points):
         link = connection["virtual-link-profile-id"]
-        sentence = _taken(address, _profiles(flavour).get(link) or {}, link)
+        sentence = _taken(address, profiles(flavour).get(link) or {}, link)
         if sentence:
             yield ctx.tell("link-dhcp", place, sentence=sentence)
 
@@ -51,12 +51,12 @@ def nsd_pools(ctx: Context) -> Iterator[Problem]:
 def pools(request: Request) -> Iterator[Problem]:
     """Fixed addresses must be outside of what the VIM hands out, and that must have room."""
     given = request.links()
-    profiles = _profiles(request.nsd["df"][0])
+    known = profiles(request.nsd["df"][0])
     for link_id in {link["id"] for link in request.nsd.get("virtual-link-desc") or ()}:
         place, link = given.get(link_id, ("vld", {}))
         if link.get("vim-network-name") or link.get("vim-network-id"):
             continue  # its subnet is not OSM's
-        profile = link["ip-profile"] if "ip-profile" in link else profiles.get(link_id)
+        profile = link["ip-profile"] if "ip-profile" in link else known.get(link_id)
         if not profile:
             continue
         spot = f"{place}/ip-profile"
@@ -74,7 +74,7 @@ def pools(request: Request) -> Iterator[Problem]:
             yield request.tell("params-pool", spot, sentence=sentence)
 
 
-def _profiles(flavour: Document) -> dict[Any, Document]:
+def profiles(flavour: Document) -> dict[Any, Document]:
     """Return the ip-profile of each virtual link of an NSD's flavour."""
     return {
         profile.get("virtual-link-desc-id"): ip_profile(profile)

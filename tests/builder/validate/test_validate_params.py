@@ -509,6 +509,47 @@ def test_no_peer_may_announce_the_links_own_address(inner, accepted, covering, l
     assert refused is bool(covering)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "beside", "overlaps"),
+    [
+        ("inner-address", "10.0.0.200/28", {}, True),
+        ("inner-address", "10.0.0.9/32", {"technology": "ipsec"}, True),
+        ("inner-address", "10.0.0.9/32", {"technology": "wireguard,left=none"}, False),
+        ("inner-address", "10.0.0.9/32", {"ipsec-options": "same-address=yes"}, False),
+        ("inner-address", "10.0.1.9/24", {}, False),
+        ("inner-address", "fd00::1/64", {}, False),
+        ("ue-pool", "10.0.0.0/16", {}, True),
+        ("ue-pool", "10.0.0.64/29", {"technology": "none"}, True),
+        ("inner-pool", "10.0.0.64/29", {}, True),
+        ("dns", "10.0.0.53", {}, True),
+        ("second-dns", "10.1.0.53", {}, False),
+        ("realm", "10.0.0.53", {}, False),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_what_is_in_tunnels_or_of_ues_is_on_no_network_of_the_vdu(
+    name, value, beside, overlaps, named
+):
+    made = vnf()
+    given = {"link": "left", **beside, name: "<value>"}
+    made.put(
+        f"{ENTRY}/0/initial-config-primitive/1/parameter",
+        [{"name": key, "value": text} for key, text in given.items()],
+    )
+    known = Catalog()
+    known.add(made.package())
+    known.add(ns().package())
+    document = copy.deepcopy(PARAMS)
+    for entry in document["additionalParamsForVnf"]:
+        entry["additionalParams"] = {"value": "none", "name": "a"}
+    document["additionalParamsForVnf"][1]["additionalParams"]["value"] = value
+    if named:  # A network of the VIM has a subnet that OSM does not make.
+        document["vld"][0]["vim-network-name"] = "lan"
+    found = [p for p in validate_params("ns", document, known, "p") if "on which" in p.sentence]
+    place = "p: additionalParamsForVnf[1]/additionalParams/value"
+    assert [(p.code, p.path) for p in found] == [("params-value", place)] * (overlaps and not named)
+
+
 @pytest.mark.parametrize("form", [None, [], ["any"], [["address"]], 5, [{}], "address", [None, 1]])
 def test_a_form_of_a_stranger_is_none(form):
     assert misfit("x", "STRING", {"type": "string", "x-form": form}) == ""
