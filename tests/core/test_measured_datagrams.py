@@ -276,7 +276,7 @@ responder.main()
         ("#!/bin/sh\n", 0o644, "other end refuses: iperf3 cannot be started: Permission denied"),
         ("no program", 0o755, "other end refuses: iperf3 cannot be started: Exec format error"),
         ("#!/bin/sh\nexit 7\n", 0o755, "refuses: iperf3 did not start and ended with exit code 7"),
-        ("", 0, "the responder of hss ended without an answer; the journal of that VDU says why"),
+        ("", 0, "the responder of hss ended without an answer; its status or journal says why"),
     ],
 )
 def test_an_iperf3_of_the_other_end_that_cannot_be_started_is_named(

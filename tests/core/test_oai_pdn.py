@@ -189,3 +189,14 @@ def test_subscribers_and_the_data_network_reach_each_other_only() -> None:
         pytest.skip("no user namespaces here")
     assert done.returncode == 0, done.stderr
     assert dict(zip(expected, done.stdout.split(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("place", ["0.0.0.0", "*", OWN])
+def test_a_server_does_not_run_where_somebody_has_its_port(place):
+    """systemd-run says nothing of an iperf3 that ends at once."""
+    line = f'LISTEN 0 5 {place}:5201 {place}:* users:(("iperf3",pid=7,fd=3))\n'
+    started = {"port": {"code": 0, "out": line}, "serve": {"code": 0}}
+    with pytest.raises(VpnaasError, match="TCP port 5201 of the VDU is used by iperf3; allowed"):
+        pdn.served(OWN, 60, Results(started))
+    free = dict(started, port={"code": 0, "out": line.replace(f"{place}:5201", "127.0.0.1:5201")})
+    assert pdn.served(OWN, 60, Results(free)) == {"address": OWN, "port": 5201, "seconds": 60}

@@ -301,6 +301,24 @@ def test_a_measurement_responder_that_does_not_run_as_written_is_started_again(l
     assert SOCKET in hss.vdu.enabled
 
 
+@pytest.mark.parametrize("place", ["0.0.0.0", "*", "172.16.6.129", "127.0.0.1", "[::]"])
+def test_who_has_the_port_of_measurements_is_named_and_the_link_is_up(place):
+    juju, hss, _, _ = pair()
+    before, free = dict(hss.vdu.listening), place in ("127.0.0.1", "[::]")
+    hss.vdu.listeners["5199"] = f'LISTEN 0 5 {place}:5199 {place}:* users:(("nginx",pid=7,fd=3))\n'
+    if not free:
+        hss.vdu._systemctl(["stop", SOCKET])
+    for _ in range(2):
+        assert hss.reconcile() == 1
+        assert hss.states() == {"s6a": "up"}
+        what = "TCP port 5199 of the VDU, where peers ask for measurements, is used by nginx"
+        assert hss.plans["s6a"].waiting == (() if free else (what + ": end it",))
+    del hss.vdu.listeners["5199"]
+    hss.reconcile()
+    assert hss.vdu.listening == before
+    assert hss.plans["s6a"].waiting == ()
+
+
 def test_preshared_keys_agree_and_nothing_secret_travels():
     juju, hss, mme, relation = pair(**{"preshared-key": True})
     assert hss.states() == mme.states() == {"s6a": "up"}

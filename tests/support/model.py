@@ -410,10 +410,10 @@ class ModelVdu:
                 for port, owner in self.sockets().items()
                 if f":{port} " in argv[2] + " "
             )
-        if argv[1] == "-Hltnp":
-            return 0, self.listeners.get(argv[2].rpartition(":")[2], "")
-        assert argv == ["ss", "-Hltn", "sport = :5199"]
-        return 0, "".join(self.listening.values())
+        assert argv[1] == "-Hltnp"
+        port = argv[2].rpartition(":")[2]
+        ours = "".join(self.listening.values()) if port == "5199" else ""
+        return 0, ours + self.listeners.get(port, "")
 
     def sockets(self) -> dict[int, str]:
         """Return who has which UDP port."""
@@ -468,7 +468,8 @@ class ModelVdu:
                 text = self.units_read.setdefault(unit, self.files["/etc/systemd/system/" + unit])
                 ((address, port),) = re.findall(r"^ListenStream=(.*):(\d+)$", text, re.M)
                 (device,) = re.findall(r"^BindToDevice=(.*)$", text, re.M)
-                self.listening[unit] = f"LISTEN 0 128 {address}%{device}:{port} 0.0.0.0:*\n"
+                line = f"LISTEN 0 128 {address}%{device}:{port} 0.0.0.0:*\n"
+                self.listening.update({} if port in self.listeners else {unit: line})
         if verb == "stop" or (verb == "disable" and now):
             self.active.discard(unit)
             self.listening.pop(unit, None)

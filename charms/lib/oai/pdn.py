@@ -9,9 +9,11 @@ import json
 from typing import Any, Dict, List
 
 import attr
+from vpnaas.base import fields
 from vpnaas.base.declared import choice_field, number_field, text_field
 from vpnaas.base.errors import MALFORMED, VpnaasError
 from vpnaas.features.measure import measure
+from vpnaas.vdu import trouble
 from vpnaas.vdu.installed import filled
 from vpnaas.vdu.steps import Results, Step, run
 
@@ -145,12 +147,17 @@ def serve_steps(own: str, seconds: int) -> List[Step]:
     server = ("iperf3", "--server", "--bind", own, "--port", str(SERVER_PORT))
     return [
         run("stop", "systemctl", "stop", SERVER_UNIT, any_exit=True, timeout=60),
+        trouble.listeners("port", SERVER_PORT),
         run("serve", *(unit + limits + server), any_exit=True, timeout=30),
     ]
 
 
 def served(own: str, seconds: int, results: Results) -> Dict[str, Any]:
     """Return the server's address and port, and how long it runs."""
+    owner = trouble.holder(results, "port", fields.address("address", own))
+    if owner:
+        what = "TCP port {} of the VDU is used by {}; allowed: no other server there"
+        raise VpnaasError(what.format(SERVER_PORT, owner))
     if results.failed is not None or results.exit_code("serve") != 0:
         raise VpnaasError("the server did not start: " + results.why("serve"))
     return {"address": own, "port": SERVER_PORT, "seconds": seconds}

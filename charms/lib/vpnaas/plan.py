@@ -570,7 +570,10 @@ def _plan_link(draft: Draft) -> LinkPlan:
     return attr.evolve(
         plan,
         steps=tuple(steps),
-        waiting=plan.waiting + _over_management(inputs) + _other_firewalls(inputs),
+        waiting=plan.waiting
+        + _over_management(inputs)
+        + _other_firewalls(inputs)
+        + responder.intruder(params, results),
         interface=interface,
         underlay=inputs.underlay.name,
         owner=owner,

@@ -56,9 +56,7 @@ def intruder(results: Results, address: fields.IPAddress, port: int) -> str:
     ours = "--port {}\n".format(port) in (results.text(UNITS.name + UNIT_FILE) or "")
     if ours and results.output("monitoring/active").split() == ["active"]:
         return ""
-    all_addresses = ("*", "0.0.0.0", "[::]")  # noqa: S104 - as ss(8) writes them
-    places = (*all_addresses, fields.show_endpoint(address, port).rpartition(":")[0])
-    return next((owner for _, owner in trouble.owners(results, "monitoring/port", places)), "")
+    return trouble.holder(results, "monitoring/port", address)
 
 
 class Monitoring(Feature):
@@ -69,10 +67,9 @@ class Monitoring(Feature):
     def observe(self, charm_state: CharmState) -> List[Step]:
         if not charm_state.monitoring:
             return UNITS.look(wanted=False)
-        listening = ("ss", "-Hltnp", "sport = :{}".format(charm_state.monitoring))
         return [
             run("monitoring/library", "true", only_if=LIBRARY),
-            run("monitoring/port", *listening, any_exit=True),
+            trouble.listeners("monitoring/port", charm_state.monitoring),
             *UNITS.look(),
         ]
 

@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any, Dict, List, Sequence, Tuple
 
+from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED
 from vpnaas.vdu.steps import Results, Step, printable, run
 
@@ -30,6 +31,18 @@ def owners(results: Results, id: str, places: Sequence[str] = ()) -> List[Tuple[
         for place, port, name in _SOCKET.findall(results.output(id))
         if place in places or not places
     ]
+
+
+def holder(results: Results, id: str, address: fields.IPAddress) -> str:
+    """Return which program has a port at all addresses or at this one, "" for none."""
+    own, every = fields.show_endpoint(address, 1).rpartition(":")[0], "0.0.0.0"  # noqa: S104
+    places = ("*", every if address.version == 4 else "[::]", own)  # As ss(8) writes them.
+    return next((owner for _, owner in owners(results, id, places)), "")
+
+
+def listeners(id: str, port: int) -> Step:
+    """Return the step that lists who listens on a TCP port of the VDU."""
+    return run(id, "ss", "-Hltnp", "sport = :{}".format(port), any_exit=True)
 
 
 def look_at_journal(at: str, unit: str) -> Step:

@@ -274,7 +274,7 @@ CAUSES = {
     "closed": "nothing listens on TCP port {port} of {address}: the link of {peer} is not up",
     "unreachable": "the VDU has no way to {address}",
     "refused": "the other end refuses: {detail}",
-    "mute": "the responder of {peer} ended without an answer; the journal of that VDU says why",
+    "mute": "the responder of {peer} ended without an answer; its status or journal says why",
     "late": "iperf3 did not end in time; the link loses most packets",
     "no-iperf3": "the VDU has no iperf3; its image or Day-0 cloud-init must install it",
     "not-started": "iperf3 of the VDU cannot be started: {detail}",

@@ -13,6 +13,7 @@ from typing import List, Optional, Tuple
 from vpnaas.base import fields
 from vpnaas.base.links import RESPONDER_PORT
 from vpnaas.params.intent import LinkParams
+from vpnaas.vdu import trouble
 from vpnaas.vdu.installed import filled
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
@@ -64,11 +65,11 @@ def render_targets(params: LinkParams, outer: Optional[fields.IPAddress]) -> str
 
 
 def observe(link: str) -> List[Step]:
-    at, port = link + "/responder", "sport = :{}".format(RESPONDER_PORT)
+    at = link + "/responder"
     return [
         *(read(at + path, path) for path in (PROGRAM_FILE, *_own_files(link))),
         run(at + "/enabled", "systemctl", "is-enabled", SOCKET.format(link), any_exit=True),
-        run(at + "/listening", "ss", "-Hltn", port, any_exit=True),
+        trouble.listeners(at + "/listening", RESPONDER_PORT),
     ]
 
 
@@ -80,9 +81,17 @@ def _runs(params: LinkParams, interface: str, results: Results) -> bool:
     at = params.link + "/responder/"
     if results.exit_code(at + "enabled") != 0:
         return False
-    # "LISTEN 0 128 172.16.6.2%wg-s6a:5199 0.0.0.0:*" (ss(8), -Hltn)
+    # "LISTEN 0 128 172.16.6.2%wg-s6a:5199 0.0.0.0:*" (ss(8), -Hltnp)
     socket = "{}%{}:{}".format(_address(params), interface, RESPONDER_PORT)
     return socket in results.output(at + "listening").split()
+
+
+def intruder(params: LinkParams, results: Results) -> Tuple[str, ...]:
+    """Return a remark on another program that has the port of measurements."""
+    at = params.link + "/responder/listening"
+    owner = trouble.holder(results, at, params.inner_address.ip)
+    what = "TCP port {} of the VDU, where peers ask for measurements, is used by {}: end it"
+    return (what.format(RESPONDER_PORT, owner),) if owner else ()
 
 
 def steps_to(
@@ -103,7 +112,8 @@ def steps_to(
     }
     changed = [path for path in files if results.text(at + path) != files[path][0]]
     steps = [write(at + "/put" + path, path, *files[path]) for path in changed]
-    if service in changed or socket in changed or not _runs(params, interface, results):
+    stale = service in changed or socket in changed or not _runs(params, interface, results)
+    if stale and not intruder(params, results):
         name = SOCKET.format(link)
         if results.text(at + service) is not None or results.text(at + socket) is not None:
             reload = ("systemctl", "daemon-reload")

@@ -103,6 +103,8 @@ def asked(request: Json, more: Json) -> Iterator[Tuple[Any, Any, Json]]:
             connection.settimeout(15)
             lines = connection.makefile("r")
             answer = json.loads(lines.readline(500))
+            if not isinstance(answer, dict):
+                raise FailureError("mute")
             if "port" not in answer:
                 said = str(answer.get("error", ""))[:200]
                 raise FailureError("refused" if said else "mute", said)
