@@ -24,6 +24,7 @@ from builder.validate.context import Context, rule
 from builder.validate.login_rules import logins, shut_out
 from builder.validate.problem import Problem
 from builder.validate.reader import Package, is_utf8
+from builder.validate.schema import shown
 
 Users = tuple[set[str], set[str]]
 """Users whom OSM gives its key on a VDU, and all as whom somebody logs in."""
@@ -277,6 +278,14 @@ def _day0(ctx: Context, path: str, rendered: str, users: Users) -> Iterator[Prob
     except DocumentError as error:
         yield ctx.in_file("cloud-init-yaml", path, error=error)
         return
+    for key in ("bootcmd", "runcmd"):
+        listed = whole.get(key) or []
+        wrong = [listed]
+        if isinstance(listed, list):
+            wrong = [each for each in listed if not isinstance(each, str | list | None)]
+        if wrong:
+            words = {"key": key, "command": shown(wrong[0])}
+            yield ctx.in_file("cloud-init-yaml/commands", path, **words)
     if scripts:
         listed = whole.get("runcmd")
         whole["runcmd"] = [*(listed if isinstance(listed, list) else []), *scripts]

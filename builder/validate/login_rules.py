@@ -32,9 +32,9 @@ _COMMANDS = documents.read(Path(__file__).with_name("login.yaml"))
 STOPS, LOCKS = _commands_of("stops", re.IGNORECASE), _commands_of("locks")
 CLOSES, OPENS = _commands_of("closes"), _commands_of("opens")
 APPENDED = re.compile(
-    r"""\b(?:echo|printf)\s+["']?([^"'>]+?)(?:\\n)?["']?\s*>>?\s*(/etc/ssh/[\w./-]+)"""
+    r"""\b(?:echo|printf)\s+["']?([^"'>]+?)(?:\\n)?["']?\s*>>?\s*(/etc/ssh/[\w./-]+|/etc/hosts\.deny|/\S*bashrc)"""
 )
-"""A command that writes a line of sshd's configuration."""
+"""A command that writes a line of sshd's configuration, or of what keeps a login out."""
 EDITED = re.compile(r"\bsed\b.*\s(/etc/ssh/[\w./-]+)")
 REPLACEMENT = re.compile(r"\bs([/|#,])(?:(?!\1).)*\1((?:(?!\1).)*)\1")
 """What sed(1) writes in place of the lines that it finds."""
@@ -43,6 +43,16 @@ SAID = re.compile(r"""\b(?:echo|printf|logger)\s(?:"[^"]*"|'[^']*'|[^;&|>"'])*|^
 GROUPS = {"adm", "admin", "sudo", "users", "wheel"}
 """Groups of default users of images."""
 PORT_22 = re.compile(r"^\s*port[\s=]+\"?22\b", re.IGNORECASE | re.MULTILINE)
+KEEPS_OUT = {
+    r"/etc/hosts\.deny": r"^\s*(?:ALL|sshd)\s*:.*",
+    # sshd has bash read it for a command, too.
+    r"/etc/bash\.bashrc|/home/{user}/\.bashrc": r"^(?:exit|exec)\b.*",
+}
+"""Lines of files, by their paths, with which no command of a login runs."""
+SUDO = r"^\s*(?:{user}|ALL|%(?:sudo|admin|wheel))\s[^=#]*=(?!.*NOPASSWD)"
+"""A line of sudoers(5), of which the last one counts, that asks for a password."""
+SUDOERS = "/etc/sudoers.d/90-cloud-init-users"
+HOST_KEYS = {"ecdsa", "ed25519", "rsa"}
 SSHD = re.compile(r"/etc/ssh/sshd_config(\.d/[^/]+\.conf)?$")
 
 
@@ -68,6 +78,10 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
             missing = [name for name in needed if name not in {h.replace("_", "-") for h in have}]
             if missing:
                 yield "modules", {"key": key, "missing": ", ".join(missing), "names": names}
+    kinds = config.get("ssh_genkeytypes")
+    if isinstance(kinds, list) and not HOST_KEYS & set(map(str, kinds)):
+        if not config.get("ssh_keys"):
+            yield "hostkeys", {"may": HOST_KEYS}
     power = config.get("power_state")
     if isinstance(power, dict) and str(power.get("mode")) in ("poweroff", "halt"):
         yield "power", {"power": power}
@@ -87,9 +101,16 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
             yield "nologin", {"path": path}
         if path.startswith("/etc/sudoers") and re.search(r"[^!]\brequiretty\b", text):
             yield "requiretty", {"path": path}
-        if SSHD.search(path):
-            for user in sorted(all_users):
+        for user in sorted(all_users):
+            if SSHD.search(path):
                 yield from _sshd(path, text, user, elsewhere)
+            asks = path.startswith("/etc/sudoers.d/") and path > SUDOERS
+            if asks and re.search(SUDO.format(user=re.escape(user)), text, re.MULTILINE):
+                yield "sudo", {"user": user}
+            for place, line in KEEPS_OUT.items():
+                if re.fullmatch(place.format(user=re.escape(user)), path):
+                    for found in re.findall(line, text, re.MULTILINE):
+                        yield "sshd", {"path": path, "line": _cut(found), "user": user}
 
 
 def _default_user(config: Document, user: str) -> Iterator[Reason]:
@@ -152,7 +173,7 @@ def _expired(config: Document, user: str, default: bool) -> Iterator[Reason]:
 
 
 def _name(entry: Any) -> str:
-    return str(entry.get("name")) if isinstance(entry, dict) else str(entry)
+    return str(entry.get("name", "default")) if isinstance(entry, dict) else str(entry)
 
 
 def _commands(config: Document) -> Iterator[str]:

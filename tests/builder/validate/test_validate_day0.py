@@ -99,6 +99,7 @@ def test_texts_that_cloud_init_takes(text, tmp_path):
 
 
 SSHD = "write_files: [{{path: /etc/ssh/sshd_config.d/1.conf, content: '{}'}}]"
+SUDOERS = 'write_files: [{{path: /etc/sudoers.d/{}, content: "{}"}}]'
 DROP = "runcmd: [iptables -P INPUT DROP, "
 PACKED = base64.b64encode(gzip.compress(b"AllowUsers admin\n")).decode()
 
@@ -112,6 +113,23 @@ PACKED = base64.b64encode(gzip.compress(b"AllowUsers admin\n")).decode()
         ("users: admin", "is not made"),
         ("users: {admin: {}}", "is not made"),
         ("users:", "is not made"),
+        ("users: [{shell: /bin/zsh}]", ""),  # of the default user, as it has no name
+        ("ssh_genkeytypes: [dsa]", "makes no host key that charms accept"),
+        ("ssh_genkeytypes: []", "makes no host key that charms accept"),
+        ("ssh_genkeytypes: [dsa, rsa]", ""),
+        ("ssh_genkeytypes: []\nssh_keys: {rsa_private: x}", ""),
+        ("write_files: [{path: /etc/hosts.deny, content: 'ALL: ALL'}]", "keeps ubuntu out"),
+        ("runcmd: ['echo \"sshd : ALL\" >> /etc/hosts.deny']", "keeps ubuntu out"),
+        ("write_files: [{path: /etc/hosts.deny, content: 'vsftpd: ALL'}]", ""),
+        ("runcmd: ['echo exit >> /home/ubuntu/.bashrc']", "says 'exit', which keeps ubuntu out"),
+        ('write_files: [{path: /etc/bash.bashrc, content: "a\\nexec zsh"}]', "says 'exec zsh'"),
+        ("write_files: [{path: /home/ubuntu/.bashrc, content: '[ -t 0 ] || exit'}]", ""),
+        ("write_files: [{path: /home/admin/.bashrc, content: exit}]", ""),
+        (SUDOERS.format("99-hard", "%sudo ALL=(ALL:ALL) ALL"), "no sudo without a password"),
+        (SUDOERS.format("99-hard", "Defaults !env\\nubuntu ALL=(ALL) ALL"), "no sudo without"),
+        (SUDOERS.format("99-hard", "ubuntu ALL=(ALL) NOPASSWD:ALL"), ""),
+        (SUDOERS.format("10-hard", "ubuntu ALL=(ALL) ALL"), ""),
+        (SUDOERS.format("99-hard", "admin ALL=(ALL) ALL"), ""),
         ("users: {default: false, admin: true}", "is not made"),
         ("password: $6$salt$hash", "expires at once"),
         ("chpasswd: {list: 'ubuntu:RANDOM'}", "expires at once"),
@@ -213,6 +231,23 @@ def test_day_0_that_locks_osm_out(text, words, tmp_path):
     made.drop("df/0/lcm-operations-configuration/operate-vnf-op-config/day1-2/0/config-access")
     made.put(f"{ENTRY}/0/initial-config-primitive/0/parameter/1/value", "<name>")
     assert validate_package(made.tar(tmp_path / "y.tar.gz"), catalog()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("runcmd: [echo a: b]", "runs nothing of runcmd with {'echo a': 'b'} in it"),
+        ("bootcmd: [[a, b], 5]", "runs nothing of bootcmd with 5 in it"),
+        ("runcmd: systemctl restart x", "runs nothing of runcmd with 'systemctl restart x' in it"),
+        ("runcmd: {a: b}", "runs nothing of runcmd"),
+        ("runcmd: ['echo a: b', [a, 5, {}], null]", ""),
+        ("runcmd:", ""),
+    ],
+)
+def test_commands_that_cloud_init_does_not_take(text, words, tmp_path):
+    found = validate_package(with_text(text).tar(tmp_path / "x.tar.gz"), catalog())
+    assert [p.code for p in found] == ["cloud-init-yaml"] * bool(words), found
+    assert all(words in p.sentence for p in found)
 
 
 PARTS = """Content-Type: multipart/mixed; boundary="=="
