@@ -99,6 +99,24 @@ def test_a_route_of_somebody_else_is_not_replaced(technology, route, way):
     assert (hss.states(), routes_of_ours(hss)) == ({"s6a": "up"}, {BEHIND})
 
 
+def test_a_link_in_clear_replaces_no_route_of_somebody_else_either():
+    juju, hss = with_route("none", dev="ens4", gateway="192.168.8.254")
+    said = f"mme: the VDU has a route of somebody else to {BEHIND} by ens4; "
+    assert hss.plans["s6a"].problems[0].startswith(said)
+    up = "/etc/osm-vpnaas/s6a/clear.up"
+    assert BEHIND not in hss.vdu.files[up]
+    hss.vdu.routes.clear()
+    hss.reconcile()
+    assert hss.plans["s6a"].problems == ()
+    assert f"route replace {BEHIND} via 192.168.8.2 dev ens4" in hss.vdu.files[up]
+    # Now it is ours, also if a step after its file failed.
+    hss.vdu.routes = [{"dst": BEHIND, "dev": "ens4", "gateway": "192.168.8.2"}]
+    del hss.vdu.files["/etc/osm-vpnaas/s6a/applied.json"]
+    hss.reconcile()
+    assert hss.plans["s6a"].problems == ()
+    assert BEHIND in hss.vdu.files[up]
+
+
 @pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
 @pytest.mark.parametrize(
     "route",
@@ -128,17 +146,18 @@ def test_a_running_tunnel_takes_its_route_back_and_a_new_one_does_not(technology
     assert (hss.vdu.routes, routes_of_ours(hss)) == ([theirs], set())
 
 
-def test_a_link_that_changes_its_technology_keeps_its_prefix():
+def test_a_link_that_leaves_the_clear_keeps_its_prefix():
     juju, hss = with_route("none", dev="ens3", metric=100)
     # In clear, the route is one of the underlay.
     hss.vdu.routes = [{"dst": BEHIND, "dev": "ens4", "gateway": "192.168.8.2"}]
-    hss.vdu.underlay["ens4"] += " 172.16.6.129/32"
     options = {"technology": "wireguard", "underlay-interface": "ens4"}
     hss.configure("s6a", "172.16.6.129/24", **options, **{"accept-prefixes": "10.43.0.0/16"})
-    juju.charms["mme"].configure("s6a", "172.16.6.2/24", **options, **{"allowed-prefixes": BEHIND})
-    juju.changed |= {"hss", "mme"}
-    juju.settle()
+    mme = juju.charms["mme"]
+    mme.configure("s6a", "172.16.6.2/24", **options, **{"allowed-prefixes": BEHIND})
+    mme.reconcile()
+    hss.reconcile()
     assert "route of somebody else" not in str(hss.plans["s6a"].problems)
+    assert BEHIND in hss.vdu.files["/etc/wireguard/wg-s6a.conf"]
 
 
 @pytest.mark.parametrize("technology", ["wireguard", "ipsec", "none"])

@@ -624,12 +624,18 @@ def _interfaces(inputs: LinkInputs) -> Tuple[str, ...]:
 
 
 def _others(inputs: LinkInputs) -> Dict[fields.IPNetwork, str]:
-    """Return where routes of others lead by prefix, as far as a tunnel of the link may have it."""
-    if inputs.params.technology not in KEYED:
-        return {}
-    routes = facts.replaced(inputs.results, _interfaces(inputs))
+    """Return where routes of others lead by prefix, as far as the link may have a route to it."""
+    results, keyed = inputs.results, inputs.params.technology in KEYED
+    # The routes of links in clear lead over an underlay.
+    ids = [link + end for link in inputs.charm_state.roles for end in ("/up", "/other/none")]
+    clear = "".join(results.text(id) or "" for id in ids)
     subnet = inputs.params.inner_address.network
-    return {prefix: way for prefix, way in routes.items() if not fields.covers(subnet, prefix)}
+    return {
+        prefix: way
+        for prefix, way in facts.replaced(results, _interfaces(inputs)).items()
+        if not (keyed and fields.covers(subnet, prefix))
+        and "route replace {} via ".format(prefix) not in clear
+    }
 
 
 def _underlays(context: Context) -> List[Network]:

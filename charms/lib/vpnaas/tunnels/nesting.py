@@ -54,8 +54,8 @@ class _Route:
 
 
 def observe(charm_state: CharmState) -> List[Step]:
-    """Return the steps that read the VDU's routes, if a link has tunnels."""
-    if not any(params.technology in KEYED for params in charm_state.intent.links.values()):
+    """Return the steps that read the VDU's routes, if it has a link."""
+    if not charm_state.intent.links:
         return []
     return facts.observe_routes() + [read("path/known", PATHS_FILE)]
 
