@@ -9,7 +9,7 @@ from builder import documents
 from builder.packages import Package as Source
 from builder.validate import Catalog, PackageError, Problem, read, validate, validate_params
 from builder.validate.context import Document
-from builder.validate.creation_rules import twice
+from builder.validate.creation_rules import misread_numbers, twice
 from builder.validate.params_models import MODELS
 from builder.validate.problem import problem
 from builder.validate.reader import KINDS as ENVELOPES
@@ -87,7 +87,11 @@ def parameter_file(path: Path) -> bool:
 def users_parameters(path: Path, catalog: Catalog) -> list[Problem]:
     """Return the problems of a parameter file that somebody wrote for packages of a catalogue."""
     text = path.read_bytes().decode()
-    return [*twice(path.name, text), *document(documents.load(text), catalog, path.name)]
+    return [
+        *twice(path.name, text),
+        *misread_numbers(path.name, text),
+        *document(documents.load(text), catalog, path.name),
+    ]
 
 
 def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:

@@ -4,6 +4,7 @@ import copy
 import datetime
 import functools
 import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -172,20 +173,37 @@ def _long(node: Any) -> bool:
     return isinstance(node, int) and node.bit_length() > 4 * MAX_DIGITS
 
 
-def repeated(root: Any) -> Iterator[tuple[int, str, int]]:
-    """Return (line, key, line of the first) of every repeated key below a node."""
+def _nodes(root: Any) -> Iterator[Any]:
+    """Yield a node and all below it, each once."""
     left, done = [root], set()
     while left:
         node = left.pop()
         if id(node) in done:  # an alias, or an alias inside itself
             continue
         done.add(id(node))
+        yield node
         if isinstance(node, yaml.SequenceNode):
             left += node.value
         elif isinstance(node, yaml.MappingNode):
+            left += [each for pair in node.value for each in pair]
+
+
+def misread(root: Any) -> Iterator[tuple[int, str, int]]:
+    """Yield (line, text, number) of numbers of base 8 or 60 below a node, which look decimal."""
+    for node in _nodes(root):
+        if isinstance(node, yaml.ScalarNode) and node.tag == INTEGER:
+            if re.fullmatch("[-+]?(?:0[0-9_]+|[0-9_]+(?::[0-9_]+)+)", node.value):
+                number = yaml.SafeLoader("").construct_yaml_int(node)
+                if ":" in node.value or int(node.value) != number:
+                    yield node.start_mark.line + 1, node.value, number
+
+
+def repeated(root: Any) -> Iterator[tuple[int, str, int]]:
+    """Return (line, key, line of the first) of every repeated key below a node."""
+    for node in _nodes(root):
+        if isinstance(node, yaml.MappingNode):
             lines: dict[str, int] = {}
-            for key, value in node.value:
-                left += [key, value]
+            for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
                     continue
                 line = key.start_mark.line + 1

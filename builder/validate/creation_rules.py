@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from builder.documents import FASTEST, Loader, initial_values, placeholder, repeated, walk
+from builder.documents import FASTEST, Loader, initial_values, misread, placeholder, repeated, walk
 from builder.validate.context import Context, body_of, ids, rule
 from builder.validate.problem import Problem, problem
 from builder.validate.schema import shown
@@ -33,6 +33,12 @@ def twice(where: str, text: str, loader: Loader = FASTEST) -> Iterator[Problem]:
     """Return the problems of keys that repeat in one mapping of a YAML text."""
     for line, name, first in repeated(loader(text).get_single_node()):
         yield problem(f"{where}:{line}", "key-twice/descriptor", name=name, first=first)
+
+
+def misread_numbers(where: str, text: str) -> Iterator[Problem]:
+    """Return the problems of numbers that YAML takes for others than people who read them."""
+    for line, value, number in misread(FASTEST(text).get_single_node()):
+        yield problem(f"{where}:{line}", "params-value/misread", value=value, number=number)
 
 
 @rule("vnfd")

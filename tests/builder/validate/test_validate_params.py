@@ -12,6 +12,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent
 
 from builder.charms import _complete
+from builder.check import users_parameters
 from builder.cli import main
 from builder.validate import Catalog, validate_params
 from builder.validate.primitive_rules import misfit
@@ -27,6 +28,22 @@ def test_one_change_gives_exactly_one_problem(case):
     assert problems[0].path.endswith(case.at)
     assert problems[0].severity == CODES[case.code]
     assert bool(problems[0].osm_message) == (problems[0].severity == "refused")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("01400", 768), ("0600", 384), ("-010", -8), ("20:10", 1210), ("1:30:00", 5400),
+        ("'01400'", None), ("1400", None), ("0", None), ("00", None), ("07", None), ("0x578", None),
+        ("1_400", None), ("2001:db8::1", None), ("1400.0", None), ("&a 1400", None),
+    ],
+)  # fmt: skip
+def test_a_number_that_yaml_reads_with_another_base_is_named(text, number, tmp_path):
+    file = tmp_path / "params.yaml"
+    file.write_text(f"additionalParamsForVnf:\n- member-vnf-index: '1'\n  config-units: {text}\n")
+    found = [p for p in users_parameters(file, Catalog()) if "for YAML" in p.sentence]
+    assert [(p.path, p.code) for p in found] == [("params.yaml:3", "params-value")] * bool(number)
+    assert all(p.sentence.startswith(f"{text} is the number {number} for") for p in found)
 
 
 SOUTH = "6d1f8a2e-0000-4000-8000-000000000001"
