@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from barejuju import PYTHONS, charm_pythons
 from flavours import Flavour
+from support.dist import assembled
 from support.pip import fetched
 
 from builder import charms
@@ -31,11 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def vendored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tree = Tree.find(Path(__file__).resolve().parent)
-    base = tmp_path_factory.mktemp("vendored")
-    for name in CHARMS:
-        charms.assemble(tree, name, base / name)
-    return base
+    return assembled(tmp_path_factory, CHARMS)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Packages as OSM is given them, built once for all workers of a run."""
+"""Packages as OSM is given them, and charms, built once for all workers of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder import packages
+from builder import charms, packages
 from builder.tree import Tree
 
 
@@ -43,6 +43,19 @@ def built(factory: pytest.TempPathFactory, names: Iterable[str] = ()) -> Path:
                 # Others may be reading: each file is there whole, or not yet.
                 for path in (*Path(scratch).glob("*.tar.gz"), *Path(scratch).glob("params/*")):
                     path.replace(target / path.relative_to(scratch))
+    return target
+
+
+def assembled(factory: pytest.TempPathFactory, names: Iterable[str]) -> Path:
+    """Return a folder with these charms. All who ask name the same, and nobody writes there."""
+    tree = Tree.find(Path(__file__).resolve().parent)
+    with _shared(factory) as root:
+        target = root / "charms"
+        if not target.exists():
+            with tempfile.TemporaryDirectory(dir=root) as scratch:
+                for name in names:
+                    charms.assemble(tree, name, Path(scratch, "charms", name))
+                Path(scratch, "charms").replace(target)
     return target
 
 

@@ -13,23 +13,23 @@ ROWS = {
     "Default Bearers": "default-bearers",
     "S1-U Bearers": "s1u-bearers",
 }
-_ROW = re.compile(r"({})\s*\|\s*([0-9]{{1,18}})\s*\|".format("|".join(ROWS)))
+_ROW = r"({})\s*\|\s*([0-9]{{1,18}})\s*\|".format("|".join(ROWS))
 
-_TITLE = re.compile(r"\|-*(gNBs|UEs)' [Ii]nformation-*\|")
-_CELLS = re.compile(r"\|(.*)\|\s*$")
+_TITLE = r"\|-*(gNBs|UEs)' [Ii]nformation-*\|"
+_CELLS = r"\|(.*)\|\s*$"
 GNBS = ("status", "id", "name", "plmn")
 UES = ("state", "imsi", "guti", "ran-ue-ngap-id", "amf-ue-ngap-id", "plmn", "cell")
 
 _LABELS = "SUPI|PDU Session ID|DNN|S-NSSAI|PAA IPv4|Default QFI"
-_LABELLED = re.compile(r"\A\s*({}):\s*(\S.*?)?\s*\Z".format(_LABELS))
-_SLICE = re.compile(r"sst, sd: *([0-9]{1,3}), *([0-9A-Fa-f]{6})")
+_LABELLED = r"\A\s*({}):\s*(\S.*?)?\s*\Z".format(_LABELS)
+_SLICE = r"sst, sd: *([0-9]{1,3}), *([0-9A-Fa-f]{6})"
 
 
 def statistics(log: str) -> Dict[str, int]:
     """Return the numbers of the last complete table of the MME."""
     table: Dict[str, int] = {}
     complete: Dict[str, int] = {}
-    for match in _ROW.finditer(log):
+    for match in re.finditer(_ROW, log):
         name = ROWS[match.group(1)]
         if name in table:
             table = {}
@@ -46,11 +46,11 @@ def connected(log: str) -> Dict[str, List[Dict[str, str]]]:
     complete: Dict[str, List[Dict[str, str]]] = {}
     title, rows, started = "", [], False  # type: str, List[Dict[str, str]], bool
     for line in log.splitlines():
-        named = _TITLE.search(line)
+        named = re.search(_TITLE, line)
         if named:
             title, rows, started = named.group(1), [], False
             continue
-        match = _CELLS.search(line)
+        match = re.search(_CELLS, line)
         if not title or not match:
             continue
         cells = [cell.strip() for cell in match.group(1).split("|")]
@@ -74,7 +74,7 @@ def sessions(log: str) -> Dict[str, List[Dict[str, Any]]]:
     for line in log.splitlines():
         if line.strip() == "SMF CONTEXT:":
             supi = ""
-        match = _LABELLED.match(line)
+        match = re.match(_LABELLED, line)
         if not match:
             continue
         name, value = match.group(1), match.group(2) or ""
@@ -88,7 +88,7 @@ def sessions(log: str) -> Dict[str, List[Dict[str, Any]]]:
     result: Dict[str, List[Dict[str, Any]]] = {}
     for supi, listed in sorted(contexts.items()):
         for session in listed:
-            slice = _SLICE.search(session.get("S-NSSAI", ""))
+            slice = re.search(_SLICE, session.get("S-NSSAI", ""))
             name = "{}-{}".format(slice.group(1), slice.group(2).upper()) if slice else "unknown"
             result.setdefault(name, []).append(
                 {

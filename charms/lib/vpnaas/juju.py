@@ -31,15 +31,17 @@ SENTENCE = 4000
 """Most bytes of a status, and of the reason of a failed action."""
 RESULT = 100000
 """Most bytes of a result; Linux starts no program with an argument of 128 KiB."""
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def passable(text: str, most: int = SENTENCE) -> str:
     """Return a text, part of which a VDU may have chosen, as an argument for a tool of Juju.
 
-    U+FFFD replaces control characters; a text of more than `most` bytes is cut.
+    U+FFFD replaces control characters and lone surrogates; a text of more than `most` bytes is cut.
     """
-    data = _CONTROL.sub("\ufffd", text).encode("utf-8")
+    # Surrogates in the pattern would take a thirtieth of the time of a hook.
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    data = _CONTROL.sub("\ufffd", whole).encode("utf-8")
     if len(data) <= most:
         return data.decode("utf-8")
     return data[:most].decode("utf-8", "ignore") + "... (cut)"

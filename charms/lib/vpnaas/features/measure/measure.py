@@ -5,9 +5,9 @@ OSM keeps of an action is short, so results are summaries.
 """
 
 import json
+import os
 import re
 import time
-import uuid
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 import attr
@@ -46,7 +46,7 @@ def _peer(where: str, text: str) -> str:
 
 
 def _report_file(link: str) -> str:
-    name = "iperf3-{}-{}-{}".format(link, int(time.time()), uuid.uuid4().hex[:8])
+    name = "iperf3-{}-{}-{}".format(link, int(time.time()), os.urandom(4).hex())
     return "{}/{}.json".format(KEPT, name)
 
 
@@ -368,9 +368,9 @@ def _mbps(part: Mapping[str, Any]) -> float:
 
 
 _COUNT, _MS = "([0-9]{1,9})", "([0-9]{1,9}(?:[.][0-9]{1,9})?)"
-_COUNTS = re.compile(r"\b{0} packets transmitted, {0} received".format(_COUNT))
-_TIMES = re.compile("= {0}/{0}/{0}/{0} ms".format(_MS))
-_TIME = re.compile("time={} ms".format(_MS))
+_COUNTS = r"\b{0} packets transmitted, {0} received".format(_COUNT)
+_TIMES = "= {0}/{0}/{0}/{0} ms".format(_MS)
+_TIME = "time={} ms".format(_MS)
 
 
 _PING_SAYS = (
@@ -390,7 +390,7 @@ _PING_SAYS = (
 def round_trips(results: Results, label: str) -> Dict[str, Any]:
     """Return counts, loss and times (ms, round trip) from the output of the step `ping`."""
     shown = results.output("ping")
-    counts, times = _COUNTS.search(shown), _TIMES.search(shown)
+    counts, times = re.search(_COUNTS, shown), re.search(_TIMES, shown)
     if not counts:
         said = (results.failed or "") + results.error("ping")
         reason = next((why for text, why in _PING_SAYS if text in said), "ping printed no summary")
@@ -476,7 +476,7 @@ class LinkTest(Declared):
 
     def _echoes(self, peer: Peer, results: Results) -> Dict[str, Any]:
         echoes = round_trips(results, peer.label)
-        times = sorted(float(text) for text in _TIME.findall(results.output("ping")))
+        times = sorted(float(text) for text in re.findall(_TIME, results.output("ping")))
         if not times:
             raise VpnaasError("ping to {} printed no round trip times".format(peer.label))
         for name, share in (("median", 0.5), ("p99", 0.99)):
