@@ -58,6 +58,9 @@ LINKS = {
 }
 
 
+OURS = 'UNCONN 0 0 0.0.0.0:5798 0.0.0.0:* users:(("python3",pid=7,fd=5))\n'
+
+
 class Vdu:
     """As much of a VDU as these steps touch."""
 
@@ -70,6 +73,7 @@ class Vdu:
         self.changed: list[str] = []
         self.tools = set(gateway_pair.TOOLS)
         self.fail_on = ""
+        self.socket = OURS
 
     def execute(self, steps: list[Step]) -> Results:
         results = {}
@@ -111,6 +115,8 @@ class Vdu:
         if argv[0] == "systemctl":
             names = [word for word in argv[2:] if not word.startswith("--")]
             return {"code": 0, "out": self._systemctl(argv[1], names)}
+        if argv[0] == "ss":
+            return {"code": 0, "out": self.socket}
         if argv[0] == "cp":
             self.files[argv[2]] = self.files[argv[1]]
         elif argv[:2] == ["nft", "list"]:
@@ -304,6 +310,17 @@ def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
     assert vdu.files == {}
     assert vdu.enabled == set()
     assert not vdu.execute(gateway_pair.observe_absent()).text("pair/was")
+
+
+def test_who_has_the_port_of_the_watch_is_named() -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    vdu.socket = OURS.replace("python3", "dnsmasq")
+    outcome = reconcile(vdu)[1]
+    what = "UDP port 5798 of the VDU, where a gateway hears which peers have traffic, is used by "
+    assert (outcome.details["reason"], outcome.bad) == (what + "dnsmasq: end it", False)
+    vdu.socket = OURS
+    assert reconcile(vdu)[1].details["reason"] == ""
 
 
 def reconciled(charm: Charm, vdu: Any) -> Extra | None:

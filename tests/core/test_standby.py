@@ -251,6 +251,22 @@ def test_the_watch_claims_at_once_but_repeats_at_intervals(tmp_path: Path, addre
     assert not log.exists()
 
 
+def test_the_watch_takes_its_port_when_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_watch, "output", lambda *_: "")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("", 0))
+        monkeypatch.setattr(gateway_watch, "PORT", other.getsockname()[1])
+        fifo = tmp_path / "first"
+        watch = gateway_watch.Watch("127.0.0.1", "s1c", "127.0.0.2", str(fifo), "none")
+        watch.look()
+        assert watch.socket.getsockname()[1] != gateway_watch.PORT
+    watch.look()
+    assert watch.socket.getsockname()[1] == gateway_watch.PORT
+    watch.socket.close()
+
+
 def test_the_unit_of_the_watch_has_all_its_arguments() -> None:
     assert "{}" not in standby.watch_unit(gateway())
 

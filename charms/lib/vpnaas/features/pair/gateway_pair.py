@@ -11,13 +11,13 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VduError
-from vpnaas.base.links import IPSEC, WIREGUARD
+from vpnaas.base.links import BUSY_PORT, IPSEC, WIREGUARD
 from vpnaas.features.feature import Extra
 from vpnaas.features.pair import standby
 from vpnaas.features.pair.params import PairParams
 from vpnaas.features.pair.standby import Standby
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import facts, nftables
+from vpnaas.vdu import facts, nftables, trouble
 from vpnaas.vdu.installed import MARK, Pending, require_ours
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
@@ -76,6 +76,7 @@ def _look(prefix: str) -> List[Step]:
         run(prefix + "pair/addresses", "ip", "-j", "address", "show"),
         read(prefix + "pair/health", standby.HEALTH_FILE),
         read(prefix + "pair/record", standby.RECORD_FILE),
+        trouble.sockets(prefix + "pair/port", BUSY_PORT),
         run(prefix + "pair/active", "systemctl", "is-active", KEEPALIVED, WATCH, any_exit=True),
     ]
 
@@ -250,7 +251,7 @@ def conclude(pair: Standby, results: Results, prefix: str = "") -> PairOutcome:
     details = {
         "role": params.role,
         "state": seen,
-        "reason": problem,
+        "reason": problem or _intruder(results, prefix),
         # The time in the record is only valid for the state in the record.
         "since": since if seen == state else 0,
         "takeovers": takeovers,
@@ -264,6 +265,14 @@ def conclude(pair: Standby, results: Results, prefix: str = "") -> PairOutcome:
         details["shared-address"] = str(params.shared.address)
         details["shared-identity"] = params.shared.identity
     return PairOutcome(seen, problem, details)
+
+
+def _intruder(results: Results, prefix: str) -> str:
+    """Return a remark on another program that has the port of the watch, "" for none."""
+    owners = [owner for _, owner in trouble.owners(results, prefix + "pair/port")]
+    others = [owner for owner in owners if owner != "python3"]
+    what = "UDP port {} of the VDU, where a gateway hears which peers have traffic, is used by {}"
+    return (what + ": end it").format(BUSY_PORT, others[0]) if others else ""
 
 
 def _record(text: Optional[str]) -> Tuple[str, int, int]:

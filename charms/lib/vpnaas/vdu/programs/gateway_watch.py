@@ -13,6 +13,7 @@ FILE is keepalived's. SOCKET is charon's, for vici. While the program serves the
 lock on FIFO-lock.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -195,13 +196,18 @@ class Watch:
         self.fifo = os.open(fifo, os.O_RDWR)
         self.lock = os.open(fifo + "-lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
-        self.socket = socket.socket(family(other), socket.SOCK_DGRAM)
-        self.socket.setblocking(False)
-        try:
-            self.socket.bind(("", PORT))
-        except OSError as error:
-            # Then all peers are claimed in any order; keepalived must have its file all the same.
-            print("UDP port {}: {}".format(PORT, error), file=sys.stderr, flush=True)
+        self.socket = self.open_socket()
+
+    def open_socket(self) -> socket.socket:
+        """Return a socket at our port, or at none while another program has it.
+
+        Then all peers are claimed in any order; keepalived must have its file all the same.
+        """
+        made = socket.socket(family(self.other), socket.SOCK_DGRAM)
+        made.setblocking(False)
+        with contextlib.suppress(OSError):
+            made.bind(("", PORT))
+        return made
 
     def serve(self) -> None:
         """Claim the peers as the FIFO says, for ever: `claim` at once, `again` when it fits.
@@ -246,6 +252,9 @@ class Watch:
     def look(self) -> None:
         """Look which peers have traffic; the active gateway tells the other one."""
         began = time.monotonic()
+        if self.socket.getsockname()[1] != PORT:
+            self.socket.close()
+            self.socket = self.open_socket()
         listed = output("swanctl", "--list-sas", "--raw", *self.uri)
         now = [tunnel for tunnel in tunnels(listed or "") if tunnel.child in self.children]
         if active(self.address):
