@@ -374,6 +374,13 @@ def test_an_agent_that_did_not_run_is_told(
     assert (done.returncode, done.stdout) == (3, f"the VDU did not run the agent{answer}\n")
 
 
+def test_one_session_at_a_time_is_enough(login: Run, sshd: Callable[[dict[str, str]], int]) -> None:
+    port = sshd({"MaxSessions": "1"})
+    again = REQUEST.replace("        print(vdu.host_key)", "        " + "vdu.require_shell();" * 20)
+    done = login(port, "", program=again)
+    assert (done.returncode, done.stdout) == (0, "text\n\n"), done.stdout + done.stderr
+
+
 def test_an_sshd_without_sessions_is_named(
     login: Run, sshd: Callable[[dict[str, str]], int]
 ) -> None:

@@ -13,6 +13,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence
 
@@ -252,8 +253,7 @@ class Vdu:
         self.round_trips += 1
         try:
             transport = client.get_transport()
-            # sshd answers only when PAM has opened its session; a busy VDU needs time for it.
-            channel = transport.open_session(timeout=seconds)
+            channel = _session(transport, seconds)
             channel.settimeout(seconds)
             with _closing(transport, seconds):
                 channel.exec_command(command)
@@ -266,6 +266,7 @@ class Vdu:
             code = channel.recv_exit_status()
             if refused is not None and code < 0:
                 raise refused
+            channel.close()
             return CommandResult(code, out, err)
         except socket.timeout:
             raise VduError("the command on the VDU did not end within {} s".format(seconds))
@@ -426,6 +427,22 @@ def _login_failure(login: Login, transport: Any, error: Exception) -> str:
     return "cannot reach {}: {}".format(login.host, reason)
 
 
+def _session(transport: Any, seconds: float) -> Any:
+    """Return a new session.
+
+    sshd answers only when PAM has opened it; a busy VDU needs time for that. Where MaxSessions is
+    1, sshd needs a moment after the session before.
+    """
+    import paramiko
+
+    for pause in (0.05, 0.2, 1):
+        try:
+            return transport.open_session(timeout=seconds)
+        except paramiko.ChannelException:
+            time.sleep(pause)
+    return transport.open_session(timeout=seconds)
+
+
 @contextmanager
 def _closing(transport: Any, seconds: float) -> Iterator[None]:
     """Close the connection if the block does not end in time, and raise socket.timeout.
@@ -480,7 +497,6 @@ def _policy(seen: Callable[[str], None]) -> Any:
 
 def _drain(channel: Any, seconds: int) -> "tuple[str, str]":
     import select
-    import time
 
     out, err = [], []
     size = 0
