@@ -68,6 +68,8 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 WRITTEN = re.compile("[^/%]*(/(0|[1-9][0-9]*))?")
 """How charms want an address: with no scope, mask or leading zero, all of which Python takes."""
+REQUESTS = ("pool:ipv4", "pool:ipv4+ipv4", "pool:ipv4+ipv6")
+"""What a link may ask its gateway for, beside `pool` alone."""
 EMPTY = {"", "none", "auto"}
 """Words for which a charm also takes an empty text, where they are allowed."""
 RANGE = re.compile(r"([0-9]{1,10})\.\.([0-9]{1,10})")
@@ -114,7 +116,8 @@ def check(_: Any, form: Any, value: Any, schema: Document) -> Iterator[Any]:
     text, default = str(value), schema.get("default")
     if kind not in FORMS or isinstance(value, bool):
         return
-    usual = text.split(":")[0] in words or (default is not None and text == str(default))
+    known = [*words, *(REQUESTS if "pool" in words else ())]
+    usual = text in known or (default is not None and text == str(default))
     empty = not text and (default in EMPTY or (default == "keep" and EMPTY & {*words}))
     if not (usual or empty or _fits(kind, words, text)):
         yield jsonschema.ValidationError(text)

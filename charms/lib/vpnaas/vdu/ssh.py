@@ -273,7 +273,8 @@ class Vdu:
         except paramiko.ChannelException:
             raise VduError("sshd of the VDU opens no session; see MaxSessions in its sshd_config")
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise VduError("the connection to the VDU broke: {}".format(error or "closed"))
+            why = getattr(error, "strerror", None) or error or "closed"
+            raise VduError("the connection to the VDU broke: {}".format(why))
 
     def _connect(self) -> Any:
         if self._client is not None:
