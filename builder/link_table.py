@@ -68,6 +68,10 @@ class End:
         mine = str(self.peer.get("state", state))
         return mine if len(self.details.get("peers", ())) > 1 or state == "up" else state
 
+    def told(self) -> Mapping[str, Any]:
+        """Return what says why, and since when, the end is in its state; a peer has no time."""
+        return self.details if self.state() == self.details.get("state", UNKNOWN) else self.peer
+
 
 @dataclass(frozen=True)
 class Link:
@@ -162,12 +166,12 @@ def _link(end: End, other: End | None, earlier: Mapping[Any, End], now: float) -
         outer=" - ".join(text for text in (mine, str(end.peer.get("endpoint", ""))) if text),
         technology=str(end.details.get("technology", "")),
         state=worst.state(),
-        since=str(worst.details.get("since", "")),
+        since=str(worst.told().get("since", "")),
         handshake=max(handshakes, default=None),
         rate=_rate(end, earlier.get(_id(end))),
         key_age=None if not keys else max(0, round(now - min(keys))),
         loss=max(losses, default=None),
-        reason=str(worst.details.get("reason", "")),
+        reason=str(worst.told().get("reason", "")),
         looked=max(0, round(now - min(each.answer.at for each in both))),
     )
 

@@ -58,10 +58,18 @@ def test_the_worse_end_counts_and_its_reason_is_shown() -> None:
 def test_each_peer_of_a_gateway_has_a_row_with_its_own_state() -> None:
     peers = [peer(f"cell{n}", f"K{n}", f"10.42.0.{n}") for n in range(1, 4)]
     peers[1]["state"] = "down"
+    peers[2]["reason"] = "its packets come one by one"
     shown = {"s1c": end("G", "10.42.0.254", *peers, state="down", reason="no answer from cell2")}
     found = links([Answer("g", "secgw", AT, shown), *answers()])
     assert [link.state for link in found] == ["down", "up", "up", "up"]
     assert found[0].ends == "secgw:s1c - cell2"
+    told = {link.ends: (link.since, link.reason) for link in found if link.ns == "g"}
+    # The others were up before; since when, the gateway does not say.
+    assert told == {
+        "secgw:s1c - cell1": ("", ""),
+        "secgw:s1c - cell2": (SINCE, "no answer from cell2"),
+        "secgw:s1c - cell3": ("", "its packets come one by one"),
+    }
 
 
 def test_links_in_clear_are_joined_by_their_addresses() -> None:
