@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import socket
@@ -486,38 +487,54 @@ def test_a_scrape_is_text_that_prometheus_reads(monkeypatch: pytest.MonkeyPatch)
         assert samples["vpnaas_peer_up", "cell2"] == 0
 
 
-def test_a_peer_that_does_not_answer_is_not_up_before_its_handshake_is_old() -> None:
-    """WireGuard's handshake counts for minutes; nothing comes back within seconds."""
-    inner = {"inner-address": "172.16.6.2", "endpoint": "192.0.2.7:51820"}
-    items = json.loads(record("wireguard", "mme"))["peers"]
-    records = {"s6a": json.dumps({"version": 1, "peers": [dict(items[0], **inner)]})}
+def test_a_peer_that_does_not_answer_is_not_up_though_it_is_heard() -> None:
+    """WireGuard's handshake counts for minutes, and packets may pass one way only."""
     meter = Meter()
 
     def looked(now: int, received: int, sent: int) -> None:
         meter.update(
             Look(
                 now,
-                records,
+                {"s6a": record("wireguard", "mme")},
                 handshakes="wg-s6a\tkey1=\t1000\n",
                 transfer=f"wg-s6a\tkey1=\t{received}\t{sent}\n",
             )
         )
 
     looked(1010, 500, 500)
-    assert meter.silent == []
-    looked(1015, 500, 900)
-    (silent,) = meter.silent
-    assert silent.address == "172.16.6.2"
-    meter.answers[silent.key] = False
-    looked(1020, 500, 1300)
-    assert value(meter, "vpnaas_peer_up", peer="mme") == 0
-    assert value(meter, "vpnaas_peer_answers", peer="mme") == 0
-    assert value(meter, "vpnaas_peer_losses_total", peer="mme") == 1
-    looked(1025, 532, 1700)
+    meter.answers[meter.peers[0].key] = False
+    for now, received in ((1015, 500), (1020, 532)):
+        looked(now, received, 1300)
+        assert value(meter, "vpnaas_peer_up", peer="mme") == 0
+        assert value(meter, "vpnaas_peer_answers", peer="mme") == 0
+        assert value(meter, "vpnaas_peer_losses_total", peer="mme") == 1
+    meter.answers[meter.peers[0].key] = True
+    looked(1025, 564, 1700)
     assert value(meter, "vpnaas_peer_up", peer="mme") == 1
 
 
-def test_the_exporter_asks_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_from_which_packets_come_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a cable cut one way, the end that hears its peer sees its bytes grow."""
+    (item,) = json.loads(record("wireguard", "mme"))["peers"]
+    item["inner-address"] = "192.0.2.2"
+    records, received = {"s6a": json.dumps({"version": 1, "peers": [item]})}, itertools.count(1)
+
+    def growing() -> Look:
+        return Look(1010, records, transfer=f"wg-s6a\tkey1=\t{next(received)}\t5\n")
+
+    monkeypatch.setattr(exporter, "look", growing)
+    monkeypatch.setattr(
+        exporter.Echo, "run", lambda asked: {name: [9, 0, None] for name in asked.asked}
+    )
+    asking = Exporter()
+    for _ in range(2):
+        asking.refresh()
+        asking.ask()
+    asking.refresh()
+    assert asking._meter.answers == {("s6a", "rel-1"): False}
+
+
+def test_the_exporter_asks_who_has_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     items = json.loads(record("wireguard", "here", "asleep"))["peers"]
     items[0]["inner-address"] = "127.0.0.1"
     outer = dict(items[0], name="rel-9", label="same", endpoint="127.0.0.1:4500")

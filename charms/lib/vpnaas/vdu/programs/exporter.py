@@ -1,9 +1,9 @@
 """Exporter of metrics for Prometheus; this file is installed on the VDU and runs there as root.
 
 It reads the state of the kernel, WireGuard and strongSwan and the records of the charm, and answers
-scrapes on one address. It changes nothing, and asks peers that are silent for an echo. Besides the
-standard library it needs prometheus_client (Debian's and Ubuntu's python3-prometheus-client), and
-`echo.py`, which is installed beside it.
+scrapes on one address. It changes nothing, and asks peers for an echo, also those that it hears:
+packets may pass one way only. Besides the standard library it needs prometheus_client (Debian's and
+Ubuntu's python3-prometheus-client), and `echo.py`, which is installed beside it.
 
 Security associations are short-lived: a rekey deletes their byte counters. So the exporter reads
 them every few seconds, and adds up the differences per peer.
@@ -48,7 +48,7 @@ RECENT = 1.0
 HANDSHAKE_FRESH = 210
 """Seconds after a handshake for which a WireGuard peer counts as up, as in show-status."""
 ANSWER_SECONDS = 3.0
-"""Seconds for which a silent peer may take to answer an echo request."""
+"""Seconds for which a peer may take to answer an echo request."""
 HANGS = "hangs"
 """In place of the output of a program that took too long."""
 UP_IKE = ("ESTABLISHED", "REKEYING", "REKEYED")
@@ -208,9 +208,8 @@ class Meter:
         self.seconds = 0.0
         self.tunnels: Dict[PeerKey, Tunnel] = {}
         self.peers: List[Peer] = []
-        self.silent: List[Peer] = []
-        """Peers from which nothing came between the last two looks."""
         self.answers: Dict[PeerKey, bool] = {}
+        """Whether each peer that was asked for an echo has answered."""
         self.last = Look(0, {})
 
     def alert(self, kind: int) -> None:
@@ -228,18 +227,9 @@ class Meter:
             received[key, source], sent[key, source] = into, out
         hanging = {"ipsec": seen.sas == HANGS, "wireguard": seen.transfer == HANGS}
         unseen = {p.key for p in self.peers if hanging.get(p.technology)}
-        before_this = dict(self.received.totals)
         self.received.update(received, unseen)
         self.sent.update(sent, unseen)
-        totals = self.received.totals
-        self.silent = [p for p in self.peers if before_this.get(p.key) == totals.get(p.key)]
-        known = {peer.key for peer in self.peers}
-        # Who is heard again answers; who is silent did as it was when it was asked last.
-        self.answers = {
-            key: answered or totals.get(key) != before_this.get(key)
-            for key, answered in self.answers.items()
-            if key in known
-        }
+        self.answers = {key: did for key, did in self.answers.items() if key in tunnels}
         unknown = {"ipsec": seen.sas == HANGS, "wireguard": seen.handshakes == HANGS}
         for peer in self.peers:
             if unknown.get(peer.technology) and peer.key in self.tunnels:
@@ -346,7 +336,7 @@ PAIR = ["link", "peer"]
 PEER = PAIR + ["technology"]
 METRICS: Dict[str, Tuple[Any, List[str], str]] = {
     "vpnaas_peer_up": (GAUGE, PEER, "Whether packets pass"),
-    "vpnaas_peer_answers": (GAUGE, PEER, "Whether a peer was heard, or answered an echo request"),
+    "vpnaas_peer_answers": (GAUGE, PEER, "Whether a peer answers echo requests"),
     "vpnaas_received_bytes": (COUNTER, PEER, "Bytes from a peer, in its tunnel"),
     "vpnaas_sent_bytes": (COUNTER, PEER, "Bytes to a peer, in its tunnel"),
     "vpnaas_peer_losses": (COUNTER, PEER, "How often a tunnel went down"),
@@ -456,21 +446,20 @@ class Exporter:
             self._meter.seconds = self._looked - started
 
     def ask(self) -> None:
-        """Ask silent peers for an echo."""
+        """Ask the peers for an echo."""
         with self._lock:
             if self._meter.last.passive:
                 # Answers go to the active gateway of the pair, which has the same inner addresses.
                 self._meter.answers.clear()
                 return
-            silent = {peer.key: peer for peer in self._meter.silent if peer.address}
-        asked = {" ".join(key): (peer.address, ANSWER_SECONDS) for key, peer in silent.items()}
+            addresses = {peer.key: peer.address for peer in self._meter.peers if peer.address}
+        asked = {" ".join(key): (address, ANSWER_SECONDS) for key, address in addresses.items()}
         try:
             echoes = Echo(asked).run() if asked else {}
-        except OSError:  # No raw sockets here: the counters alone have to do.
-            return
+        except OSError:  # No raw sockets here: the state of the tunnels alone has to do.
+            addresses = {}
         with self._lock:
-            for key in silent:
-                self._meter.answers[key] = bool(echoes[" ".join(key)][1])
+            self._meter.answers = {key: bool(echoes[" ".join(key)][1]) for key in addresses}
 
     def collect(self) -> List[Any]:
         """Answer a scrape."""
@@ -540,9 +529,9 @@ def main(words: List[str]) -> int:
     for work in (server.serve_forever, lambda: exporter.listen(ALERTS)):
         threading.Thread(target=work, daemon=True).start()
     while True:
+        exporter.ask()
         time.sleep(PERIOD)
         exporter.refresh(PERIOD / 2)
-        exporter.ask()
 
 
 if __name__ == "__main__":
