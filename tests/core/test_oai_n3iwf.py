@@ -187,7 +187,7 @@ def test_the_ue_in_a_wifi_gets_what_free5gcs_ue_takes(tmp_path: Path) -> None:
     document = json.loads(files["/etc/osm-vpnaas/nf/n3ue.yaml"])
     ue = document["configuration"]["N3UEInformation"]
     assert (ue["IkeSaSPI"], ue["IPSecSA3gppControlPlaneSPI"]) == (242881234500000, 234500256)
-    assert document["logger"]["N3UE"]["debugLevel"] == "info"
+    assert document["logger"]["N3UE"]["debugLevel"] == "error"
     unit = files["/etc/systemd/system/n3iwue.service"]
     assert "/n3iwue/config" not in unit, "what a volume puts there is read-only"
     assert "n3ue.yaml:/n3iwue/n3ue.yaml:ro" in unit

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 from pathlib import Path
 
 import attr
 import pytest
-from oai import plan, probe
+from oai import n3ue, plan, probe
 from support.functions import OWN, SECRETS, function_state
 from vpnaas.vdu.programs import source
 
@@ -164,3 +165,24 @@ def test_a_start_removes_the_devices_that_a_killed_container_left(tmp_path: Path
         "link delete dev ipsec-1",
         "link delete dev gretun-id-2-6",
     ]
+
+
+def test_a_ue_in_a_wifi_is_ready_while_it_has_the_device_of_each_session(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The line about a new device says nothing of one that the UE has lost since."""
+    monkeypatch.setattr(probe, "RUN", str(tmp_path))
+    monkeypatch.setattr(probe, "LOG", f"{tmp_path}/{{}}.log")
+    line = "New GRE Tunnel, Key Field: [0x6000000], IfaceName: [gretun-id-{}-6]\n"
+    (tmp_path / "n3iwue.log").write_text(line.format(2) + line.format(3))
+    state = function_state("n3ue")
+    station = plan.station(state)
+    authority = base64.b64encode(b"authority").decode()
+    station = attr.evolve(station, address="192.0.2.1", authority=authority)
+    made = n3ue.software(state.params, station, SECRETS, "192.0.2.2")  # type: ignore[arg-type]
+    assert made.checks
+    for check in made.checks:
+        assert not probe.holds(attr.asdict(check))
+        # The end of the name is the QFI, which the network chooses.
+        assert check.unit.endswith("-*")
+        assert probe.holds(dict(attr.asdict(check), unit="l[o]*"))

@@ -82,8 +82,8 @@ class Check:
     """One thing that must hold for a network function to be ready (`probe.py` looks)."""
 
     # "tcp" or "udp" (something listens on address and port), "connected" (TCP to an address and
-    # port is established), "interface" (exists, and has an address if `address` is "any"), "log"
-    # (the log of `unit` since its start has a line with the pattern).
+    # port is established), "interface" (`unit`, a pattern of its name, exists, and has an address
+    # if `address` is "any"), "log" (the log of `unit` since its start has a line with the pattern).
     kind: str
     reason: str  # Text for the status while it does not hold.
     address: str = ""

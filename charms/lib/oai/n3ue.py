@@ -11,9 +11,8 @@ from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
 
 from .function import Function
-from .model import Check, Container, File, Part, Software, conf, filled
+from .model import LEVELS, Check, Container, File, Part, Software, conf, filled
 from .params import Equipment, Secrets
-from .sbi import LOGGED
 
 HOME = "/n3iwue"
 START = HOME + "/start.sh"
@@ -59,8 +58,7 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets) -> str:
         signalling=SIGNALLING,
         tunnels=TUNNELS,
         sessions=sessions,
-        # The readiness check needs a line of level info.
-        level=LOGGED[params.log_level],
+        level=LEVELS[params.log_level],
     )
 
 
@@ -89,10 +87,10 @@ def software(params: N3ue, station: Part, keys: Secrets, own: str, **_: Any) -> 
         ),
         checks=tuple(
             Check(
-                "log",
+                "interface",
                 "no PDU session in slice {} yet".format(one.slice),
-                unit="n3iwue",
-                pattern=r"IfaceName: \[{}-id-{}-".format(TUNNELS, FIRST_ID + number),
+                address="any",
+                unit="{}-id-{}-*".format(TUNNELS, FIRST_ID + number),
             )
             for number, one in enumerate(params.requested, start=1)
         ),

@@ -11,6 +11,7 @@ standard input:
 It ends as soon as all checks hold, at the latest after `wait` seconds, and prints the result.
 """
 
+import glob
 import json
 import os
 import re
@@ -86,11 +87,10 @@ def _connected(check: Json) -> bool:
 
 
 def _interface(check: Json) -> bool:
-    if not os.path.exists("/sys/class/net/" + check["unit"]):
-        return False
+    names = [os.path.basename(path) for path in glob.glob("/sys/class/net/" + check["unit"])]
     if check["address"] != "any":
-        return True
-    return " inet " in _out("ip", "address", "show", "dev", check["unit"])
+        return bool(names)
+    return any(" inet " in _out("ip", "address", "show", "dev", name) for name in names)
 
 
 def holds(check: Json) -> bool:
