@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from rich.text import Text
 from rich.tree import Tree
 
-from builder.link_table import span
 from lab.graph.model import COLOURS, Edge, Graph, Node
 
 TECHNOLOGIES = {"wireguard": "WireGuard", "ipsec": "IPsec", "none": "in clear"}
@@ -35,7 +34,7 @@ def text(graph: Graph) -> Tree:
                 node.id if several else node.member,
                 f" ({node.vnfd}) ",
                 (node.state, COLOURS.get(node.state, "")),
-                f", seen {span(round(time.time() - node.looked))} ago" if node.looked else "",
+                node.seen,
             )
         )
         for edge in graph.edges:
@@ -108,9 +107,10 @@ def _line(axes: Axes, edge: Edge, places: dict[str, tuple[float, float]], nth: i
 
 def _box(axes: Axes, node: Node, place: tuple[float, float]) -> None:
     colour = COLOURS.get(node.state, COLOURS["unknown"])
+    seen = time.strftime("\nseen %Y-%m-%d %H:%M:%SZ", time.gmtime(node.looked))
     axes.text(
         *place,
-        f"{node.member}\n{node.vnfd}\n{node.state}",
+        f"{node.member}\n{node.vnfd}\n{node.state}{seen if node.looked else ''}",
         ha="center",
         va="center",
         fontsize=9,

@@ -1,11 +1,12 @@
 """VNFs and links of a service or a slice, with their states, from the records and the charms."""
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from builder.link_table import STATES, UNKNOWN
+from builder.link_table import STATES, UNKNOWN, span
 from builder.parameters import agreement
 from lab.descriptors.service import Service, service
 from lab.nbi.engine import Engine
@@ -40,6 +41,11 @@ class Node:
     message: str  # The charm's message.
     looked: float = 0.0  # When the charm looked last, seconds since the epoch; 0 for never.
     service_id: str = ""  # Id of the service; another one may get its name.
+
+    @property
+    def seen(self) -> str:
+        """The age of the state as people say it after the state, "" without a look."""
+        return f", seen {span(round(time.time() - self.looked))} ago" if self.looked else ""
 
 
 @dataclass(frozen=True)

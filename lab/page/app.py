@@ -289,9 +289,8 @@ class ServicePage:
             self.operations.rows = rows
         node = self._node()
         if node is not None:
-            seen = f", seen {span(round(time.time() - node.looked))} ago" if node.looked else ""
             lines = node.message.replace(", ", "\n")
-            self.state.text = f"{node.vnfd}, {node.state}{seen}\n{lines}"
+            self.state.text = f"{node.vnfd}, {node.state}{node.seen}\n{lines}"
 
     async def delete(self) -> None:
         """Delete the service or slice, if the user means it."""
@@ -387,7 +386,8 @@ class ServicePage:
         self.rates.options.clear()
         self.rates.options.update(rates(self.samples))
         self.ages.text = "Last handshake: " + ", ".join(
-            f"{link} {'never' if s.handshake is None else f'{s.handshake} s ago'}"
+            f"{link} {'never' if s.handshake is None else span(s.handshake)}"
+            f", seen {span(round(time.time() - s.at))} ago"
             for link, s in values.items()
         )
 
@@ -433,7 +433,9 @@ def picture(graph: Graph, chosen: str = "", links: Iterable[Link] = ()) -> dict[
                             "borderColor": "black",
                             "borderWidth": 4 if node.id == chosen else 0,
                         },
-                        "told": told(f"{node.vnfd}, {node.state}", links, members[node.id]),
+                        "told": told(
+                            f"{node.vnfd}, {node.state}{node.seen}", links, members[node.id]
+                        ),
                         "label": {"formatter": node.id if several else node.member},
                     }
                     for node in graph.nodes
@@ -458,7 +460,8 @@ def told(title: str, links: Iterable[Link], *vnfs: tuple[str, str]) -> str:
     for link in links:
         ends = {(link.ns, end.partition(":")[0]) for end in link.ends.split(" - ")}
         if ends.issuperset(vnfs):
-            lines += [f"{link.ends}: {link.state}", f"inside {link.inner}", f"outside {link.outer}"]
+            state = link.cells()["state"]  # With the age of the look.
+            lines += [f"{link.ends}: {state}", f"inside {link.inner}", f"outside {link.outer}"]
     return "\n".join(lines)
 
 

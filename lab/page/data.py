@@ -102,8 +102,12 @@ class Data:
 
     def in_force(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
         """Return the parameters of `configure` that are in force, by link."""
-        answers, _ = looking.looks(self.home, self.engine.ns(ns)["_id"])
-        shown = next((a.shown for a in answers if a.member == member and not a.problem), None)
+        key = self.engine.ns(ns)["_id"]
+        answers, _ = looking.looks(self.home, key)
+        # An operation may have changed what an older look found.
+        changed = max((op["statusEnteredTime"] for op in self.engine.operations(key)), default=0)
+        mine = (a for a in answers if a.member == member and not a.problem and a.at > changed)
+        shown = next((answer.shown for answer in mine), None)
         if shown is None:
             shown = self.press(ns, member, "show-status", {})
         links = shown.items() if isinstance(shown, Mapping) else ()

@@ -1,6 +1,8 @@
 """The page without a browser: which elements it has."""
 
 import asyncio
+import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +15,9 @@ from nicegui import Client, run, ui
 from builder.link_table import Link
 from builder.tree import Tree
 from lab.errors import NbiError
-from lab.graph import model
+from lab.graph import draw, model
 from lab.graph.model import COLOURS, Edge, Graph, Node
+from lab.lcm import looking
 from lab.nbi.engine import Engine
 from lab.page.app import LinksTable, Page, ServicePage, _row
 from lab.page.data import Data, Sample, Summary
@@ -94,6 +97,48 @@ def test_figures_of_a_vnf_are_not_shown_at_another(monkeypatch: pytest.MonkeyPat
     assert view.samples == {}
     asyncio.run(view._measure())
     assert list(view.samples) == ["vpn"]
+
+
+def test_the_last_handshake_was_before_the_look_that_told_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No look comes while an operation goes on."""
+    view = shown(Graph("basic", (NODE,)))
+    looked = Sample(time.time() - 300, 5, 5, 7)
+
+    async def sample(*_: object) -> dict[str, Sample]:
+        return {"vpn": looked, "s6a": replace(looked, handshake=None)}
+
+    monkeypatch.setattr(run, "io_bound", sample)
+    asyncio.run(view._measure())
+    assert view.ages.text == ("Last handshake: vpn 7 s, seen 5 min ago, s6a never, seen 5 min ago")
+
+
+def test_values_in_force_are_those_after_the_last_operation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A form with older values would bring them back."""
+    ended: list[dict[str, float]] = []
+    engine: Any = SimpleNamespace(
+        store=SimpleNamespace(home=tmp_path),
+        ns=lambda _: {"_id": "n1"},
+        operations=lambda _: ended,
+    )
+    look = {"ns": "basic", "member": "client", "at": 100.0, "problem": ""}
+    old, new = ({"vpn-client": {"configured": {"mtu": mtu}}} for mtu in (1300, 1400))
+    looking._file(tmp_path, "n1").write_text(json.dumps([[{**look, "shown": old}], []]))
+    data = Data(engine)
+    monkeypatch.setattr(data, "press", lambda *_: new)
+    assert data.in_force("basic", "client") == {"vpn-client": {"mtu": 1300}}
+    ended += [{"statusEnteredTime": 90.0}, {"statusEnteredTime": 110.0}]
+    assert data.in_force("basic", "client") == {"vpn-client": {"mtu": 1400}}
+
+
+def test_a_saved_picture_says_when_its_states_were_seen() -> None:
+    """It may be opened days later, so an age would say nothing."""
+    assert "<!-- seen 2026-11-28 04:10:00Z -->" in draw.svg(
+        Graph("basic", (replace(NODE, looked=1795839000.0),))
+    )
 
 
 def test_a_form_is_for_the_service_that_was_shown_and_not_for_its_name(
@@ -268,7 +313,9 @@ def test_a_picture_tells_addresses_and_marks_the_vnf_that_is_chosen() -> None:
     view.select.value = server.id
     (drawn,) = view.chart.options["series"]
     assert [node["itemStyle"]["borderWidth"] for node in drawn["data"]] == [0, 4, 0]
-    addresses = "client:vpn - server:vpn: down\ninside 10.1.0.2 - 10.1.0.1\noutside 3 - 4"
+    addresses = (
+        "client:vpn - server:vpn: down, seen 12 s ago\ninside 10.1.0.2 - 10.1.0.1\noutside 3 - 4"
+    )
     assert drawn["links"][0]["told"] == f"vpn, IPsec, down\n{addresses}"
     assert drawn["data"][1]["told"] == f"vnfd, active\n{addresses}"
     view._clicked(SimpleNamespace(data_type="edge", data=drawn["links"][0]))
