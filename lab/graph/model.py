@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from lab.descriptors.service import Service, service
 from lab.nbi.engine import Engine
 from lab.records.store import NSIS, NSRS, Document
 from lab.vca.controller import Controller
-from lab.vca.status import UnitStatus
+from lab.vca.status import UnitStatus, severity
 
 #: States of a link in the message of a charm's unit, worst first.
 LINK_STATES = (*STATES, UNKNOWN)
@@ -75,12 +75,12 @@ def of_service(engine: Engine, controller: Controller, nsr: Document) -> Graph:
     if nsr["_id"] in controller.models():
         units = controller.model(nsr["_id"]).status().units
     by_application = {name.partition("/")[0]: unit for name, unit in sorted(units.items())}
-    by_member = {
-        env.member_vnf_index: by_application.get(env.application)
-        for env in reversed(svc.environments)
-    }
+    by_member: dict[str, list[UnitStatus]] = {}
+    for env in svc.environments:
+        if unit := by_application.get(env.application):
+            by_member.setdefault(env.member_vnf_index, []).append(unit)
     nodes = tuple(
-        _node(nsr, member, package["id"], by_member.get(member))
+        _node(nsr, member, package["id"], by_member.get(member, ()))
         for member, package in svc.vnfds.items()
     )
     return Graph(nsr["name"], nodes, tuple(_edges(svc, by_member, engine)))
@@ -118,14 +118,18 @@ def stated(message: str) -> dict[str, str]:
     return dict(_STATED.findall(message))
 
 
-def _node(nsr: Document, member: str, vnfd: str, unit: UnitStatus | None) -> Node:
+def _node(nsr: Document, member: str, vnfd: str, units: Sequence[UnitStatus]) -> Node:
+    """Return a VNF with the state of the worst instance of its VDUs."""
+    unit = min(units, key=lambda each: severity(each.workload), default=None)
     state, message = ("unknown", "") if unit is None else (unit.workload, unit.message)
     looked = unit.since if unit is not None else 0.0
     name = nsr["name"]
     return Node(f"{name}/{member}", name, member, vnfd, state, message, looked, nsr["_id"])
 
 
-def _edges(svc: Service, units: Mapping[str, UnitStatus | None], engine: Engine) -> Iterable[Edge]:
+def _edges(
+    svc: Service, units: Mapping[str, Sequence[UnitStatus]], engine: Engine
+) -> Iterable[Edge]:
     members = {env.application: env.member_vnf_index for env in svc.environments}
     params: dict[str, Mapping[str, Any]] = {
         vnfr["member-vnf-index-ref"]: vnfr["additionalParamsForVnf"] or {}
@@ -139,7 +143,7 @@ def _edges(svc: Service, units: Mapping[str, UnitStatus | None], engine: Engine)
             if member is None:
                 continue
             ends.append(f"{svc.nsr['name']}/{member}")
-            unit = units.get(member)
+            unit = next(iter(units.get(member, ())), None)  # Only the first one is related.
             states.append(stated(unit.message if unit else "").get(endpoint, "unknown"))
             given = params.get(member, {})
             if f"{endpoint}_inner_address" in given or "vpn_inner_address" in given:

@@ -66,6 +66,11 @@ class ModelStatus(_Frozen):
         }
 
 
+def severity(status: str) -> int:
+    """Return the place of a workload status, 0 for the worst; an unknown one comes last."""
+    return _SEVERITY.index(status) if status in _SEVERITY else len(_SEVERITY)
+
+
 def workload_of(unit: Unit) -> StatusInfo:
     """Return the workload status to show: a lost agent or a failed hook hides the charm's own.
 
@@ -89,7 +94,7 @@ def model_status(document: ModelDocument) -> ModelStatus:
         units = document.units_of(name)
         info = min(
             map(workload_of, units),
-            key=lambda info: _SEVERITY.index(info.status) if info.status in _SEVERITY else 99,
+            key=lambda info: severity(info.status),
             default=StatusInfo(),
         )
         applications[name] = ApplicationStatus(

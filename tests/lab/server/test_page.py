@@ -366,3 +366,23 @@ def test_a_service_without_vnfs_is_no_end_of_a_network_of_its_slice(
     }
     controller: Any = None
     assert model.of_slice(engine, controller, nsi) == Graph("slice", (NODE,))
+
+
+def test_a_vnf_has_the_state_of_its_worst_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A VDU that scales has a charm for each instance."""
+    units = {
+        f"cell-{count}/0": SimpleNamespace(workload=state, message=state, since=9.0)
+        for count, state in enumerate(("active", "blocked", "maintenance"))
+    }
+    envs = [
+        SimpleNamespace(application=name.partition("/")[0], member_vnf_index="cell")
+        for name in units
+    ]
+    found = SimpleNamespace(vnfds={"cell": {"id": "v"}}, environments=envs, relations=[], nsr={})
+    monkeypatch.setattr(model, "service", lambda nsr, store: found)
+    monkeypatch.setattr(model, "_edges", lambda *_: [])
+    status = SimpleNamespace(status=lambda: SimpleNamespace(units=units))
+    controller: Any = SimpleNamespace(models=lambda: ["n1"], model=lambda _: status)
+    engine: Any = SimpleNamespace(store=None)
+    graph = model.of_service(engine, controller, {"_id": "n1", "name": "basic"})
+    assert [(node.state, node.message) for node in graph.nodes] == [("blocked", "blocked")]
