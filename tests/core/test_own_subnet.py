@@ -28,6 +28,17 @@ def test_a_subnet_the_vdu_is_on_is_refused_and_the_tunnel_stays(inner, network):
     assert mme.interface("s6a").peers
 
 
+@pytest.mark.parametrize("length", ["24", "32"])
+def test_the_address_of_the_underlay_itself_is_refused_and_the_tunnel_stays(length):
+    _, hss, _, _ = pair()
+    before, address = hss.interface("s6a"), hss.vdu.underlay["ens4"].partition("/")[0]
+    hss.configure("s6a", f"{address}/{length}", **{"underlay-interface": "ens4"})
+    hss.reconcile()
+    said = f"configure: inner-address: {address} is the address of ens4 itself; allowed: an address"
+    assert hss.plans["s6a"].problems[0].startswith(said)
+    assert hss.interface("s6a") == before
+
+
 @pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
 def test_a_subnet_from_where_osm_logs_in_is_refused_and_the_tunnel_stays(technology):
     juju, hss, _, _ = pair(technology)

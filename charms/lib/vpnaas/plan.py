@@ -478,6 +478,14 @@ def _own_endpoint(
     inner = charm_state.inner_addresses()
     outer = [address for address in underlay.addresses if address.ip not in inner]
     addresses = sorted(outer, key=lambda a: (a.version, a.ip.is_private is False))
+    own = [a for a in underlay.addresses if a.ip == params.inner_address.ip]
+    # One that the charm gave it, of a link in clear, is a host prefix.
+    if not addresses and any(a.network.prefixlen < a.max_prefixlen for a in own):
+        raise InputError(
+            "configure: inner-address",
+            "{} is the address of {} itself".format(own[0].ip, underlay.name),
+            "an address of a subnet that is on none of the VDU's own networks",
+        )
     if not addresses:
         raise InputError(
             "{}: underlay".format(params.link),
