@@ -44,10 +44,11 @@ class OpenSshInjector:
         """Append ``public_key`` to the authorized keys of ``user``, once."""
         if "\n" in public_key.strip():
             raise LcmError("the charm's public key is not one line")
-        # The key goes to standard input, so that the shell cannot run any part of it.
+        # The key goes to standard input, so that the shell cannot run any part of it. Blank lines
+        # before it are for a shell that reads an answer when it starts.
         script = (
             "umask 077 && mkdir -p ~/.ssh && touch ~/.ssh/authorized_keys && "
-            "IFS= read -r key && "
+            'while IFS= read -r key && [ -z "$key" ]; do :; done && [ "$key" ] && '
             '{ grep -qxF -- "$key" ~/.ssh/authorized_keys || '
             "printf '%s\\n' \"$key\" >> ~/.ssh/authorized_keys; } && echo appended"
         )
@@ -66,7 +67,8 @@ class OpenSshInjector:
             f"{user}@{address}",
             f"sh -c {shlex.quote(script)}",
         ]
-        said = _run(command, public_key.strip() + "\n", "ssh", private_key.parent)
+        text = "\n" * 9 + public_key.strip() + "\n"
+        said = _run(command, text, "ssh", private_key.parent)
         if "appended" not in said:
             # RO goes by the exit code, and then the charm cannot log in.
             raise LcmError(f"ssh: the shell of {user} runs no command; see its .bashrc")

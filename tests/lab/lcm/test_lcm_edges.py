@@ -191,6 +191,14 @@ def test_nothing_in_a_key_is_run(fake_ssh: Path, tmp_path: Path) -> None:
     assert (fake_ssh / ".ssh" / "authorized_keys").stat().st_mode & 0o077 == 0
 
 
+def test_a_shell_that_asks_for_an_answer_takes_the_key(fake_ssh: Path, tmp_path: Path) -> None:
+    program = fake_ssh.parent / "bin" / "ssh"
+    text = program.read_text().replace("exec sh", "echo Welcome; read -r answer\nexec sh")
+    program.write_text(text)
+    OpenSshInjector(list).inject("10.0.0.1", "ubuntu", tmp_path / "key", "ssh-ed25519 AAA unit")
+    assert (fake_ssh / ".ssh" / "authorized_keys").read_text() == "ssh-ed25519 AAA unit\n"
+
+
 def test_a_shell_that_ends_at_once_takes_no_key(fake_ssh: Path, tmp_path: Path) -> None:
     """OSM's RO goes by the exit code: it takes such a key for injected."""
     (fake_ssh.parent / "bin" / "ssh").write_text("#!/bin/sh\necho Welcome\nexit 0\n")
