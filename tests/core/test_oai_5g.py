@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -344,6 +348,34 @@ def test_sessions_are_those_of_the_smf_that_runs(
     vdu = SimpleNamespace(execute=lambda steps, exclusive: results)
     sessions = acting(ConnectedActions, "smf", vdu).show_connected({})["sessions"]
     assert [one["imsi"] for one in sessions.get("1-00000A", [])] == [imsis[n] for n in shown]
+
+
+@pytest.mark.parametrize("kind", ["mme", "amf", "smf"])
+def test_tables_of_a_function_that_hangs_are_not_shown_as_those_of_now(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It logs one every 10 s. An SMF is silent while no session changes."""
+    log = tmp_path / "log"
+    log.write_text("a table\n")
+    monkeypatch.setitem(logs.CONNECTED, kind, lambda text: {"shown": text})
+
+    def execute(steps: list[Step], exclusive: bool) -> Results:
+        found: dict[str, Any] = {"active": {"code": 0, "out": "active"}, "start": {"text": "0"}}
+        for step in steps[2:]:
+            argv = [word.replace(f"/var/log/{kind}.log", str(log)) for word in step.body["argv"]]
+            done = subprocess.run(argv, capture_output=True, text=True, check=True)
+            found[step.id] = {"code": 0, "out": done.stdout}
+        return Results(found)
+
+    action = acting(ConnectedActions, kind, SimpleNamespace(execute=execute))
+    for age in (20, 40):
+        at = time.time() - age
+        os.utime(log, (at, at))
+        if (kind, age) in (("mme", 40), ("amf", 40)):
+            with pytest.raises(VpnaasError, match="has logged nothing for half a minute"):
+                action.show_connected({})
+        else:
+            assert action.show_connected({}) == {"shown": "a table\n"}
 
 
 def test_sessions_are_those_of_the_last_context_of_each_subscriber() -> None:

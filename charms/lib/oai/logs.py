@@ -6,6 +6,8 @@ from typing import Any, Callable, Dict, List, Mapping
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 
+TABLED = ("mme", "amf")
+"""Kinds of network functions that log tables of who is connected, every 10 s."""
 ROWS = {
     "Connected eNBs": "enbs",
     "Attached UEs": "attached-ues",

@@ -15,7 +15,7 @@ from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import changes, read, run
 
-from . import addresses, kinds, params, part, pdn, plan, units
+from . import addresses, kinds, logs, params, part, pdn, plan, units
 from .model import End, Part
 from .params import Common, Secrets
 
@@ -246,19 +246,26 @@ class NetworkFunction(Addition):
         return outcome.details
 
     def log(self, container: str) -> str:
-        """Return the end of what a running container has logged since its start."""
+        """Return the end of what a running container has logged since its start.
+
+        One that logs tables of what is true now must do so still.
+        """
         self.params()
         path = "/var/log/{}.log".format(container)
         steps = [
             run("active", "systemctl", "is-active", units.unit(container), any_exit=True),
             read("start", "{}/{}.offset".format(units.RUN, container)),
             run("size", "stat", "--format=%s", path, any_exit=True),
+            run("silent", "find", path, "-mmin", "+0.5", any_exit=True),
             run("log", "tail", "-c", str(LOG_BYTES), path, any_exit=True),
         ]
         with self.charm.vdu() as vdu:
             results = vdu.execute(steps, exclusive=False).check()
         if results.exit_code("active") != 0:
             raise VpnaasError("the {} does not run; health says why".format(container.upper()))
+        if container in logs.TABLED and results.output("silent"):
+            what = "the {} has logged nothing for half a minute, so it hangs; restart-nf ends that"
+            raise VpnaasError(what.format(container.upper()))
         log, start = results.output("log"), (results.text("start") or "").strip()
         size = results.output("size").strip()
         # A file that is shorter than at the start was rotated.
