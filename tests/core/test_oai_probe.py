@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import attr
@@ -48,7 +49,13 @@ def test_a_function_stays_ready_while_its_log_grows_and_is_rotated(
     monkeypatch.setattr(probe, "RUN", str(tmp_path))
     monkeypatch.setattr(probe, "LOG", f"{tmp_path}/{{}}.log")
     monkeypatch.setattr(probe, "LOG_LIMIT", 100)
-    check = {"kind": "log", "unit": "gnb", "pattern": "Received NGSetupResponse", "lost": ""}
+    check = {
+        "kind": "log",
+        "unit": "gnb",
+        "pattern": "Received NGSetupResponse",
+        "lost": "",
+        "silence": 0,
+    }
     old = "Received NGSetupResponse, of an earlier start\n"
     (tmp_path / "gnb.offset").write_text(f"{len(old)}\n")
     log.write_text(old + "no AMF yet\n" * 20)
@@ -124,7 +131,8 @@ def test_a_station_that_lost_its_core_is_restarted_once(
     said: list[tuple[str, ...]] = []
     monkeypatch.setattr(probe, "_out", lambda *argv: said.append(argv) or "")
     (tmp_path / "gnb.log").write_text("\n".join(lines) + "\n")
-    check = {"kind": "log", "unit": "gnb", "pattern": "yes", "lost": "lost", "reason": "lost it"}
+    check = {"kind": "log", "unit": "gnb", "pattern": "yes", "lost": "lost", "reason": "lost it",
+             "silence": 0}  # fmt: skip
     probe.main({
         "wait": 0.6, "units": ["gnb"], "images": {}, "engine": "/bin/false", "checks": [check],
         "restart": restart,
@@ -186,3 +194,20 @@ def test_a_ue_in_a_wifi_is_ready_while_it_has_the_device_of_each_session(
         # The end of the name is the QFI, which the network chooses.
         assert check.unit.endswith("-*")
         assert probe.holds(dict(attr.asdict(check), unit="l[o]*"))
+
+
+@pytest.mark.parametrize("kind", ["mme", "amf"])
+def test_a_function_that_logs_no_more_tables_is_not_ready(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(probe, "RUN", str(tmp_path))
+    monkeypatch.setattr(probe, "LOG", f"{tmp_path}/{{}}.log")
+    made = plan.build(function_state(kind), SECRETS, OWN)
+    (check,) = [attr.asdict(each) for each in made.checks if each.kind == "log"]
+    log = tmp_path / f"{kind}.log"
+    log.write_text("a table\n")
+    check["pattern"] = "a table"
+    for age, ready in ((0, True), (20, True), (40, False), (0, True)):
+        at = time.time() - age
+        os.utime(log, (at, at))
+        assert probe.holds(check) is ready, age

@@ -151,7 +151,13 @@ def software(params: Amf, ends: Ends, keys: Secrets, **_: Any) -> Software:
             Check("tcp", "the AUSF does not listen yet", LOOPBACK, sbi.AUSF_PORT),
             Check("tcp", "the UDR does not listen yet", LOOPBACK, sbi.UDR_PORT),
             Check("tcp", "the AMF does not listen on SBI yet", address, sbi.PORT),
-            Check("log", "the AMF does not run yet", unit="amf", pattern=STARTED),
+            Check(
+                "log",
+                "the AMF does not run yet, or hangs",
+                unit="amf",
+                pattern=STARTED,
+                silence=3 * STATISTICS_SECONDS,
+            ),
         ),
     )
 

@@ -91,7 +91,13 @@ def software(params: Mme, ends: Ends, **_: Any) -> Software:
                 port=diameter.PORT,
             ),
             Check("udp", "the MME does not listen on S11 yet", address=ends["s11"].ip, port=2123),
-            Check("log", "the MME's tasks do not run yet", unit="mme", pattern=STARTED),
+            Check(
+                "log",
+                "the MME's tasks do not run yet, or hang",
+                unit="mme",
+                pattern=STARTED,
+                silence=3 * STATISTICS_SECONDS,
+            ),
         ),
         common_name=identity(params),
     )

@@ -91,6 +91,8 @@ class Check:
     unit: str = ""
     pattern: str = ""
     lost: str = ""  # Pattern of a line after which a "log" check no longer holds, "" for none.
+    # Seconds without any line after which it no longer holds, 0 without a limit.
+    silence: int = 0
 
 
 @attr.frozen

@@ -5,7 +5,8 @@ The charm sends this program there, as those of `vpnaas.vdu.programs`. It reads 
 standard input:
 
     {"wait": seconds, "units": [name...], "images": {name: reference}, "engine": path,
-     "checks": [{"kind", "reason", "address", "port", "unit", "pattern", "lost"}...],
+     "checks": [{"kind", "reason", "address", "port", "unit", "pattern", "lost",
+      "silence"}...],
      "restart": whether to restart a unit that has lost what it does not set up again}
 
 It ends as soon as all checks hold, at the latest after `wait` seconds, and prints the result.
@@ -101,8 +102,11 @@ def holds(check: Json) -> bool:
 def _logged(check: Json) -> bool:
     """Tell whether a unit has logged a line since it was started, and no line of a loss after it.
 
-    Lines that were there are kept in a file until the next start, since a log grows and is rotated.
+    One that logs at intervals must do so still. Lines that were there are kept in a file until the
+    next start, since a log grows and is rotated.
     """
+    if check["silence"] and _age(LOG.format(check["unit"])) > check["silence"]:
+        return False
     path = "{}/{}.logged".format(RUN, check["unit"])
     kept, pattern = content(path).splitlines(), check["pattern"]
     if pattern in kept and not check["lost"]:
@@ -116,6 +120,11 @@ def _logged(check: Json) -> bool:
         with open(path, "w", encoding="utf-8") as stream:
             stream.write("".join(line + "\n" for line in left))
     return holds_now
+
+
+def _age(path: str) -> float:
+    """Return seconds since a file was written, 0 without the file."""
+    return time.time() - os.stat(path).st_mtime if os.path.exists(path) else 0.0
 
 
 def _last(pattern: str, text: str) -> int:
