@@ -23,11 +23,13 @@ from lab.lcm.backends import Backends
 from lab.lcm.bring_up import faults
 from lab.lcm.heartbeat import began, interval
 from lab.lcm.timeouts import lab_timeouts
-from lab.records.store import NSRS, Document
+from lab.records.store import NSRS, VNFRS, Document
 from lab.vca.model import Model
+from lab.vim.model import ACTIVE, ERROR, SHUTOFF
 
 CHECKS = 10.0  # Seconds between two looks whether the VDUs run.
 HEALS = ": ns-heal "  # In the text of a service whose VDUs do not run.
+STATES = {ACTIVE: "ACTIVE", SHUTOFF: "INACTIVE", ERROR: "ERROR"}  # Of a VM at a VIM, and in OSM.
 LOOKS = 15.0  # Seconds between two looks at the links of a service that somebody watches.
 
 
@@ -60,9 +62,13 @@ def run_charms(
 
 
 def mark_lost(backends: Backends, nsr: Document) -> None:
-    """Make a service DEGRADED while VDUs do not run that nobody stopped, as OSM does."""
+    """Make a service DEGRADED while VDUs do not run that nobody stopped, as OSM does.
+
+    The records of its VNFs get the states of its VMs.
+    """
     ended: dict[str, str] = {}
     for index, vnfr in vnfrs_of(backends.store, nsr["_id"]).items():
+        _note_states(backends, vnfr)
         if reasons := faults(backends, vnfr):
             ended[index] = "; ".join(reasons)
     before = str(nsr["errorDetail"] or "")
@@ -77,6 +83,17 @@ def mark_lost(backends: Backends, nsr: Document) -> None:
         if record["nsState"] in ("READY", "DEGRADED") and record["currentOperation"] == "IDLE":
             record["nsState"] = "DEGRADED" if detail else "READY"
             record["errorDetail"] = detail
+
+
+def _note_states(backends: Backends, vnfr: Document) -> None:
+    """Write into the record of a VNF in which states its VMs are, as RO does."""
+    vim = backends.vim(vnfr["vim-account-id"])
+    found = {v["vim-id"]: vim.server(v["vim-id"]).status for v in vnfr["vdur"] if v["vim-id"]}
+    states = {key: STATES[status] for key, status in found.items() if status in STATES}
+    if any(vdur["status"] != states.get(vdur["vim-id"], vdur["status"]) for vdur in vnfr["vdur"]):
+        with backends.store.edit(VNFRS, vnfr["_id"]) as record:
+            for vdur in record["vdur"]:
+                vdur["status"] = states.get(vdur["vim-id"], vdur["status"])
 
 
 def keep(home: Path, seconds: float) -> None:

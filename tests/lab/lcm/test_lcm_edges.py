@@ -392,10 +392,11 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
            "currentOperation": "IDLE"}  # fmt: skip
     vnfrs = [
         {"_id": name, "nsr-id-ref": "n", "member-vnf-index-ref": name, "vim-account-id": "v",
-         "vdur": [{"vim-id": server}]}
+         "vdur": [{"vim-id": server, "status": "ACTIVE"}]}
         for name, server in (("client", "s1"), ("server", "s2"))
     ]  # fmt: skip
-    store = SimpleNamespace(all=lambda _: vnfrs, edit=lambda _, key: nullcontext(nsr))
+    records = {record["_id"]: record for record in (nsr, *vnfrs)}
+    store = SimpleNamespace(all=lambda _: vnfrs, edit=lambda _, key: nullcontext(records[key]))
     servers = {"s1": "the machine was restarted", "s2": ""}
     vim = SimpleNamespace(
         server=lambda key: SimpleNamespace(
@@ -406,9 +407,11 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
     timer.mark_lost(backends, nsr)
     detail = "the machine was restarted: ns-heal basic --vnf client makes them anew"
     assert (nsr["nsState"], nsr["errorDetail"]) == ("DEGRADED", detail)
+    assert [vnfr["vdur"][0]["status"] for vnfr in vnfrs] == ["ERROR", "ACTIVE"]
     servers["s1"] = ""
     timer.mark_lost(backends, nsr)
     assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
+    assert [vnfr["vdur"][0]["status"] for vnfr in vnfrs] == ["ACTIVE", "ACTIVE"]
     # Other reasons are not the timer's.
     nsr.update(nsState="DEGRADED", errorDetail="vpn-ee/0: hook failed")
     timer.mark_lost(backends, nsr)
