@@ -46,7 +46,9 @@ def _answers(osm: Osm, key: str, name: str) -> Iterator[Answer]:
             problem = str(error)
         except (ValueError, RecursionError):
             problem = f"{PRIMITIVE} returns no links"
-        yield Answer(name, str(member), time.time(), said, problem)
+        # Each instance of a VDU that scales has a charm of its own.
+        called = f"{member}/{instance[1]}" if instance and instance[1] else str(member)
+        yield Answer(name, called, time.time(), said, problem)
 
 
 def shown(found: Sequence[Link]) -> Table:

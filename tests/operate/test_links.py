@@ -53,7 +53,7 @@ def test_both_ends_are_one_row_and_a_vnf_that_fails_is_named() -> None:
         "no primitive show-status",
     )
     assert (link.ends, link.state, link.reason) == (
-        "hss:s6a - cell:s6a",
+        "hss:s6a - cell/1:s6a",
         "down",
         "no answer from far",
     )
