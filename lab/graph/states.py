@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from builder.link_table import span
+from builder.link_table import UNKNOWN, span
+from lab.descriptors.service import service
 from lab.errors import LcmError
 from lab.graph.model import LINK_STATES, stated
 from lab.lcm import looking
@@ -21,26 +22,46 @@ def links_of(home: Path, *services: Mapping[str, Any]) -> str:
         return str(error)
     if not found:
         return ""
-    worst, end, _ = min(found, key=lambda each: LINK_STATES.index(each[0]))
+    # What nobody saw is worse than all that somebody saw.
+    worst, end, _ = min(found, key=lambda each: (each[0] != UNKNOWN, LINK_STATES.index(each[0])))
     age = span(round(time.time() - min(at for _, _, at in found)))
     named = worst if worst in ("up", "clear") else f"{worst} ({end})"
     return f"{named}, seen {age} ago"
 
 
 def _ends(backends: Backends, nsr: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    """Yield the state of each end of a link, its name, and when somebody looked."""
+    """Yield the state of each end of a link, its name, and when somebody looked.
+
+    A VNF that has links, and whose charm could not see them, is one end.
+    """
     if nsr["_id"] in backends.controller().models():
         members = {vca["application"]: vca["member-vnf-index"] for vca in _charms(nsr)}
         for name, unit in backends.controller().model(nsr["_id"]).status().units.items():
-            for link, state in stated(unit.message).items():
+            application = name.partition("/")[0]
+            links = stated(unit.message)
+            for link, state in links.items():
                 if state != "unconfigured":
-                    yield state, f"{members.get(name.partition('/')[0])} {link}", unit.since
+                    yield state, f"{members.get(application)} {link}", unit.since
+            blind = not links and unit.workload in ("blocked", "error", "unknown")
+            if blind and application in _with_links(backends, nsr):
+                yield UNKNOWN, str(members.get(application)), unit.since
         return
     for answer in looking.looks(backends.home, nsr["_id"])[0]:
+        if answer.problem:
+            yield UNKNOWN, answer.member, answer.at
         for link, details in answer.shown.items():
             state = str(details.get("state"))
             if "peers" in details and state in LINK_STATES and state != "unconfigured":
                 yield state, f"{answer.member} {link}", answer.at
+
+
+def _with_links(backends: Backends, nsr: Mapping[str, Any]) -> set[str]:
+    """Return the applications of a service that tell of links."""
+    return {
+        env.application
+        for env in service(dict(nsr), backends.store).environments
+        if any(primitive["name"] == looking.PRIMITIVE for primitive in env.config)
+    }
 
 
 def _charms(nsr: Mapping[str, Any]) -> list[Mapping[str, Any]]:
