@@ -7,6 +7,7 @@ dispatch runs with the hook tools of `lab.vca`.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -234,6 +235,7 @@ def is_sentence(text: str) -> bool:
     return bool(text) and "\n" not in text.strip() and "Error(" not in text and len(text) < 600
 
 
+@functools.cache
 def charm_pythons() -> dict[str, Path]:
     """Return the interpreters at hand the vendored files are made for, by version."""
     candidates = [Path("/usr/bin/python3")]
