@@ -1,7 +1,7 @@
 """Validation of what the build made, against everything this tree can build."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,13 @@ def users_parameters(path: Path, catalog: Catalog) -> list[Problem]:
     ]
 
 
+def _only(catalog: Catalog, **tables: dict[str, Document]) -> Catalog:
+    """Return a catalogue with other tables. What is in it was checked, and is not again."""
+    one = copy(catalog)
+    vars(one).update(tables)
+    return one
+
+
 def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:
     members = {str(m["member-vnf-index"]) for m in params.get("additionalParamsForVnf") or ()}
     known = list(catalog.nsds.values())
@@ -104,7 +111,7 @@ def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
         return [problem(name, "params-no-service/service", members=", ".join(sorted(members)))]
     result = []
     for nsd in services:
-        result += validate_params("ns", params, replace(catalog, nsds={nsd["id"]: nsd}), name)
+        result += validate_params("ns", params, _only(catalog, nsds={nsd["id"]: nsd}), name)
     return result
 
 
@@ -120,7 +127,7 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
     if not fitting:
         return [problem(name, "params-no-service/slice", services=", ".join(sorted(services)))]
     alternatives = [
-        validate_params("nsi", document, replace(catalog, nsts={nst["id"]: nst}), name)
+        validate_params("nsi", document, _only(catalog, nsts={nst["id"]: nst}), name)
         for nst in fitting
     ]
     # Templates with equal services differ in their 5QI. The file fits the templates with its 5QI.
