@@ -1,5 +1,6 @@
 """Rules for Day-0: RO renders every cloud-init file with Jinja2."""
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -44,16 +45,18 @@ OSM_KEYS = {
 }  # fmt: skip
 
 
-def variables(text: str) -> set[str]:
+@functools.lru_cache(maxsize=256)  # Files of parameters ask for each service that they fit.
+def variables(text: str) -> frozenset[str]:
     """Return the variables that a cloud-init file needs besides OSM's own; none without a template.
 
     A variable is not needed if the file uses it only after `is defined` or with a default.
     """
     try:
         tree = environment().parse(text)
-        return find_undeclared_variables(tree) & _needed(tree, frozenset()) - {"OSM"}
+        needed = find_undeclared_variables(tree) & _needed(tree, frozenset()) - {"OSM"}
     except (TemplateSyntaxError, RecursionError):
-        return set()
+        return frozenset()
+    return frozenset(needed)
 
 
 def _needed(node: nodes.Node, guarded: frozenset[str]) -> set[str]:
