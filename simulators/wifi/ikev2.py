@@ -28,7 +28,7 @@ SA_INIT, AUTH, CREATE_CHILD_SA, INFORMATIONAL = 34, 35, 36, 37
 # Protocols of a proposal or an SPI, section 3.3.1.
 IKE, ESP = 1, 3
 # Notify message types, section 3.10.1; those of 3GPP are in TS 24.502 section 9.2.4.1.
-INVALID_SYNTAX, NO_PROPOSAL_CHOSEN, AUTHENTICATION_FAILED, CHILD_SA_NOT_FOUND = 7, 14, 24, 44
+INVALID_SYNTAX, NO_PROPOSAL_CHOSEN, AUTHENTICATION_FAILED, NO_ADDITIONAL_SAS = 7, 14, 24, 35
 NAT_SOURCE, NAT_DESTINATION, REKEY_SA = 16388, 16389, 16393
 STATUS = 16384  # Notify message types below this one are errors.
 # Authentication methods, section 3.8.
@@ -307,10 +307,6 @@ class Keys:
     def first(cls, secret: bytes, nonces: bytes, spis: bytes) -> "Keys":
         """Return the keys after IKE_SA_INIT."""
         return cls.derive(prf(nonces, secret), nonces, spis)
-
-    def next(self, secret: bytes, nonces: bytes, spis: bytes) -> "Keys":
-        """Return the keys of the IKE SA that replaces this one (section 2.18)."""
-        return self.derive(prf(self.d, secret + nonces), nonces, spis)
 
     def pair(self, initiator: bool) -> tuple[bytes, bytes]:
         """Encryption and integrity key of the initiator's messages, or of the responder's."""

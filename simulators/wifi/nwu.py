@@ -26,8 +26,6 @@ log = logging.getLogger("IKE")
 
 #: Seconds before a request is repeated, doubled each time, and its maximum transmissions.
 REPEAT, TIMES = 0.5, 4
-#: Seconds after which an IKE SA ends that the other end has replaced and does not delete.
-REPLACED = 30.0
 #: MTU of the device of signalling SAs, for a path MTU of 1500 octets.
 MTU = 1500 - esp.OVERHEAD
 _TCP = 6
@@ -174,7 +172,7 @@ class Endpoint:
 
 
 class Owner(ABC):
-    """The owner of an IKE SA; ``ike`` is always the current one, also after a rekey."""
+    """The owner of an IKE SA."""
 
     ike: "Association"
 
@@ -210,7 +208,6 @@ class Association:
         self.first_octets: dict[bool, bytes] = {}  # IKE_SA_INIT, by whether it is ours
         self.nonces: dict[bool, bytes] = {}
         self.authenticated = False
-        self.replaced = False
         self.gone = False
         self._sent = 0
         self._expected = 0
@@ -373,8 +370,8 @@ class Association:
             if message.exchange == ikev2.AUTH:
                 payloads = await self.owner.authenticate(message)
             elif message.exchange == ikev2.CREATE_CHILD_SA:
-                if not self.authenticated or self.replaced:  # RFC 7296 sections 1.2 and 2.8
-                    raise ProtocolError("CREATE_CHILD_SA came before IKE_AUTH or after a rekey.")
+                if not self.authenticated:  # RFC 7296 section 1.2
+                    raise ProtocolError("CREATE_CHILD_SA came before IKE_AUTH.")
                 payloads = self._created(message)
             else:
                 payloads, after = self._informed(message)
@@ -436,10 +433,6 @@ class Association:
         """Return the draft of a child SA, with a new SPI."""
         return Draft(self.endpoint.new_spi(), local, remote, session, qfis)
 
-    def _draft_like(self, child: Child) -> Draft:
-        """Return the draft of a child SA that replaces another."""
-        return self.draft(child.local, child.remote, child.session, *child.qfis)
-
     async def create_child(self, draft: Draft, *notifies: Packet) -> Child:
         """Exchange CREATE_CHILD_SA."""
         nonce = ikev2.nonce()
@@ -458,23 +451,12 @@ class Association:
         return self.keyed(draft, theirs, nonces, initiator=True)
 
     def _created(self, message: ikev2.Message) -> tuple[Packet, ...]:
-        """Answer CREATE_CHILD_SA: create or rekey a child SA, or rekey this IKE SA."""
-        proposed = message.need(codec.IKEv2_SA)
-        if message.find(codec.IKEv2_KE) is not None:
-            return self._replaced(message)
-        theirs = ikev2.chosen(proposed, ikev2.ESP)
-        if theirs is None:
-            return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
-        rekeyed = message.notified(ikev2.REKEY_SA)
-        if rekeyed is not None:
-            spi = int.from_bytes(rekeyed.SPI, "big")
-            old = next((one for one in self.children if one.outbound.spi == spi), None)
-            if old is None:
-                return (ikev2.notify(ikev2.CHILD_SA_NOT_FOUND, b"", ikev2.ESP, rekeyed.SPI),)
-            draft: Draft | None = self._draft_like(old)
-        else:
-            draft = self.owner.requested_child(message)
-        if draft is None:
+        """Answer CREATE_CHILD_SA: create a child SA. No end of ours rekeys (section 1.3)."""
+        if message.find(codec.IKEv2_KE) or message.notified(ikev2.REKEY_SA):
+            return (ikev2.notify(ikev2.NO_ADDITIONAL_SAS),)
+        theirs = ikev2.chosen(message.need(codec.IKEv2_SA), ikev2.ESP)
+        draft = None if theirs is None else self.owner.requested_child(message)
+        if theirs is None or draft is None:
             return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
         nonce = ikev2.nonce()
         nonces = bytes(message.need(codec.IKEv2_Nonce).nonce) + nonce
@@ -483,59 +465,10 @@ class Association:
         made = ikev2.proposal(ikev2.ESP, child.spi), codec.IKEv2_Nonce(nonce=nonce)
         return (*made, *ikev2.selectors(*ends))
 
-    async def rekey_child(self, child: Child) -> Child:
-        """Replace a child SA's keys without a gap (RFC 7296 section 2.8)."""
-        rekeyed = ikev2.notify(ikev2.REKEY_SA, b"", ikev2.ESP, child.spi)
-        made = await self.create_child(self._draft_like(child), rekeyed)
-        await self.delete_child(child)
-        return made
-
     async def delete_child(self, child: Child) -> None:
         """Delete a child SA."""
         self.remove(child)
         await self.request(ikev2.INFORMATIONAL, ikev2.delete(ikev2.ESP, child.spi))
-
-    # -- rekeying of the IKE SA -------------------------------------------------------------------
-
-    async def rekey(self) -> "Association":
-        """Replace the IKE SA; its child SAs move to the new one (RFC 7296 section 2.18)."""
-        made, nonce = ikev2.Exchange(), ikev2.nonce()
-        new = Association(self.endpoint, self.peer, self.owner, True)
-        payloads = ikev2.proposal(ikev2.IKE, new.spi), codec.IKEv2_Nonce(nonce=nonce)
-        answer = await self.request(ikev2.CREATE_CHILD_SA, *payloads, made.payload())
-        theirs = ikev2.chosen(answer.need(codec.IKEv2_SA), ikev2.IKE)
-        if theirs is None:
-            raise ProtocolError("The peer chose another suite for the IKE SA.")
-        secret = made.secret(answer.need(codec.IKEv2_KE))
-        self._succeed(new, theirs, secret, nonce + bytes(answer.need(codec.IKEv2_Nonce).nonce))
-        with contextlib.suppress(EpcError):
-            await self.request(ikev2.INFORMATIONAL, ikev2.delete(ikev2.IKE))
-        self.end("")
-        return new
-
-    def _replaced(self, message: ikev2.Message) -> tuple[Packet, ...]:
-        theirs = ikev2.chosen(message.need(codec.IKEv2_SA), ikev2.IKE)
-        if theirs is None:
-            return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
-        made, nonce = ikev2.Exchange(), ikev2.nonce()
-        secret = made.secret(message.need(codec.IKEv2_KE))
-        nonces = bytes(message.need(codec.IKEv2_Nonce).nonce) + nonce
-        new = Association(self.endpoint, self.peer, self.owner, False)
-        self._succeed(new, theirs, secret, nonces)
-        asyncio.get_running_loop().call_later(REPLACED, self.end, "")
-        payloads = ikev2.proposal(ikev2.IKE, new.spi), codec.IKEv2_Nonce(nonce=nonce)
-        return (*payloads, made.payload())
-
-    def _succeed(self, new: "Association", theirs: bytes, secret: bytes, nonces: bytes) -> None:
-        assert self.keys is not None  # noqa: S101
-        new.other_spi = theirs
-        new.keys = self.keys.next(secret, nonces, b"".join(new._spis()))
-        new.authenticated = self.authenticated
-        self.replaced = True
-        self.owner.ike = new
-        for child in self.children:
-            new.install(child)
-        self.children = []
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -566,8 +499,7 @@ class Association:
         if self._waiting is not None and not self._waiting[1].done():
             self._waiting[1].set_exception(EpcError(why or "The IKE SA was deleted."))
             self._waiting[1].exception()
-        if not self.replaced:
-            self.owner.ended(why)
+        self.owner.ended(why)
 
 
 class Link(Owner):

@@ -244,43 +244,12 @@ def test_packets_are_in_gre_with_their_qfi_and_reach_n3_with_it(
     town(go)
 
 
-@pytest.mark.parametrize("by", ["UE", "N3IWF"])
-def test_rekeying_changes_keys_and_nothing_is_lost(town: Run, by: str) -> None:
-    async def go(town: Town) -> None:
-        one, address = await in_session(town)
-        link = link_of(one)
-        (served,) = (ue.link for ue in town.n3iwf._ues.values())
-        assert isinstance(served, n3iwf.UeLink)
-        end = link if by == "UE" else served
-        for session in (0, 1):
-            old = end.child_of(session)
-            assert old is not None
-            await end.ike.rekey_child(old)
-            assert {len(side.ike.children) for side in (link, served)} == {2}
-            new = end.child_of(session)
-            assert new is not None
-            assert new.inbound.spi != old.inbound.spi
-        await passes(one, address, b"with new keys")
-        first = link.ike
-        await end.ike.rekey()
-        await town.core.until(lambda: first.gone)
-        assert link.ike is not first
-        assert link.ike.spi + link.ike.other_spi == served.ike.other_spi + served.ike.spi
-        await passes(one, address, b"in a new IKE SA")
-        assert len(town.n3iwf.nwu.associations) == 1
-        answer = await end.ike.request(ikev2.INFORMATIONAL)
-        assert answer.payloads == ()
-        await left(town, one)
-
-    town(go)
-
-
-def test_a_child_sa_that_is_not_there_is_not_rekeyed(town: Run) -> None:
+def test_what_a_ue_may_not_create_is_refused(town: Run) -> None:
     async def go(town: Town) -> None:
         one, _ = await in_session(town)
         ike = link_of(one).ike
         draft = ike.draft(*link_of(one).inner)
-        with pytest.raises(EpcError, match="CHILD_SA_NOT_FOUND"):
+        with pytest.raises(EpcError, match="NO_ADDITIONAL_SAS"):
             await ike.create_child(draft, ikev2.notify(ikev2.REKEY_SA, b"", ikev2.ESP, draft.spi))
         # User data is the N3IWF's to ask for.
         with pytest.raises(EpcError, match="NO_PROPOSAL_CHOSEN"):
@@ -424,37 +393,12 @@ def test_only_who_has_authenticated_makes_further_sas(
         one = await town.ue()
         link = link_of(one)
         with pytest.raises(EpcError, match="lacks IKEv2_SA|INVALID_SYNTAX"):
-            await link.ike.rekey()
+            await link.ike.create_child(link.ike.draft(bytes(4), bytes(4)))
         assert len(town.n3iwf.nwu.associations) == 1
         await town.core.until(lambda: not town.n3iwf.nwu.associations)
         for left in list(link.endpoint.associations.values()):
             left.end("")
         await town.gone(one)
-
-    town(go)
-
-
-def test_an_ike_sa_that_was_replaced_ends_though_the_ue_does_not_delete_it(
-    town: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nwu, "REPLACED", 0.5)
-
-    async def go(town: Town) -> None:
-        one, address = await in_session(town)
-        old = link_of(one).ike
-        deleted = old.request
-
-        async def kept(exchange: int, *payloads: Any, **options: Any) -> ikev2.Message:
-            if exchange == ikev2.INFORMATIONAL:
-                raise EpcError("It is not deleted.")
-            return await deleted(exchange, *payloads, **options)
-
-        monkeypatch.setattr(old, "request", kept)
-        await old.rekey()
-        assert len(town.n3iwf.nwu.associations) == 2
-        await town.core.until(lambda: len(town.n3iwf.nwu.associations) == 1)
-        await passes(one, address, b"goes on")
-        await left(town, one)
 
     town(go)
 
