@@ -14,6 +14,7 @@ from vpnaas.vdu.programs import source
 
 from . import fill, nssai, provision_5g, sbi, values
 from .function import Function
+from .logs import SILENCE, STATISTICS_SECONDS
 from .model import FILL, LEVELS, LIBRARY, Check, Container, Ends, File, Software, conf, filled
 from .params import MAX_SUBSCRIBERS, Common, Secrets, check_range, sessions_field
 
@@ -22,7 +23,6 @@ SCHEMA = LIBRARY + "/" + provision_5g.SCHEMA
 PROVISION_FILE = conf("udr-provision.json")
 DATA = "/var/lib/osm-vpnaas/mysql"
 LOOPBACK = "127.0.0.1"
-STATISTICS_SECONDS = 10
 STARTED = "gNBs' [Ii]nformation"
 """The table that OAI's AMF logs regularly once it runs, at level info."""
 
@@ -156,7 +156,7 @@ def software(params: Amf, ends: Ends, keys: Secrets, **_: Any) -> Software:
                 "the AMF does not run yet, or hangs",
                 unit="amf",
                 pattern=STARTED,
-                silence=3 * STATISTICS_SECONDS,
+                silence=SILENCE,
             ),
         ),
     )

@@ -7,7 +7,11 @@ from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 
 TABLED = ("mme", "amf")
-"""Kinds of network functions that log tables of who is connected, every 10 s."""
+"""Kinds of network functions that log tables of who is connected."""
+STATISTICS_SECONDS = 10
+"""Time between two tables."""
+SILENCE = 3 * STATISTICS_SECONDS
+"""Seconds without a line after which such a network function hangs."""
 ROWS = {
     "Connected eNBs": "enbs",
     "Attached UEs": "attached-ues",

@@ -8,12 +8,12 @@ from vpnaas.vdu.programs import source
 
 from . import diameter, hss, values
 from .function import Function
+from .logs import SILENCE
 from .model import TLS, Check, Container, Ends, File, Software, conf, filled
 from .params import Eps
 
 ETC = "/magma-mme/etc"
 START = "/magma-mme/scripts/start-mme.sh"
-STATISTICS_SECONDS = 10
 STARTED = "MME app initialization complete"
 """Log line of Magma's MME when all its tasks run, at level DEBUG of MME_APP."""
 
@@ -96,7 +96,7 @@ def software(params: Mme, ends: Ends, **_: Any) -> Software:
                 "the MME's tasks do not run yet, or hang",
                 unit="mme",
                 pattern=STARTED,
-                silence=3 * STATISTICS_SECONDS,
+                silence=SILENCE,
             ),
         ),
         common_name=identity(params),

@@ -256,7 +256,7 @@ class NetworkFunction(Addition):
             run("active", "systemctl", "is-active", units.unit(container), any_exit=True),
             read("start", "{}/{}.offset".format(units.RUN, container)),
             run("size", "stat", "--format=%s", path, any_exit=True),
-            run("silent", "find", path, "-mmin", "+0.5", any_exit=True),
+            run("silent", "find", path, "-mmin", "+{}".format(logs.SILENCE / 60), any_exit=True),
             run("log", "tail", "-c", str(LOG_BYTES), path, any_exit=True),
         ]
         with self.charm.vdu() as vdu:
