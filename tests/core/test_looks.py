@@ -243,7 +243,31 @@ def test_the_program_asks_both_versions_of_ip() -> None:
 
 def test_the_program_says_who_did_not_answer() -> None:
     answer = run({"a": ["192.0.2.1", 0.3], "b": ["2001:db8::1", 0.3]}, "unshare", "--net")
-    assert [counts[1:] for counts in answer.values()] == [[0, None], [0, None]]
+    assert [counts[1:3] for counts in answer.values()] == [[0, None], [0, None]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "vanish"), [("length > 1100", True), ("length > 1300", False), ("length > 0", False)]
+)
+def test_the_program_says_where_large_packets_vanish(rule: str, vanish: bool) -> None:
+    hook = f"type filter hook output priority 0; meta {rule} drop;"
+    text = f"table inet t {{ chain c {{ {hook} }}; }}"
+    script = f"ip link set lo up && nft '{text}' && exec \"$@\""
+    before = ("unshare", "--net", "sh", "-c", script, "sh")
+    answer = run({"a": ["127.0.0.1", 0.3, 1280], "b": ["::1", 0.3, 1280]}, *before)
+    assert {counts[3] for counts in answer.values()} == {vanish}
+
+
+def test_large_packets_that_vanish_are_named_while_the_link_is_up() -> None:
+    _, hss, _, _ = pair()
+    plan = plan_of(hss)
+    (peer,) = plan.peers
+    lossy = attr.evolve(plan, echoes={peer.name: Echo(5, 5, 1.0, True)})
+    status = link_status("s6a", lossy, plan.state.now)
+    assert (status.state, status.reason) == (
+        "up",
+        f"{peer.label}: packets of 1420 bytes vanish, small ones pass; set a smaller mtu",
+    )
 
 
 def run(asked: dict[str, Any], *before: str) -> dict[str, Any]:

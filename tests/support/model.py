@@ -295,8 +295,8 @@ class ModelVdu:
         if argv[1:4] == ["-I", "-c", source("echo.py")]:
             return 0, json.dumps(
                 {
-                    name: [5, 5, 1.5] if self.world.ping(self, address) else [5, 0, None]
-                    for name, (address, _) in json.loads(text).items()
+                    name: [5, *([5, 1.5] if self.world.ping(self, given[0]) else [0, None]), False]
+                    for name, given in json.loads(text).items()
                 }
             )
         if argv[1:4] == ["-I", "-c", source("forget.py")]:

@@ -273,6 +273,7 @@ class Charm:
         restart: FrozenSet[str] = frozenset(),
         certificates: Optional[Mapping[str, Given]] = None,
         versions: bool = False,
+        doubted: FrozenSet[str] = frozenset(),
     ) -> CharmState:
         login = self.unit.login()
         management = None
@@ -306,7 +307,7 @@ class Charm:
             certificates=certificates or {},
             versions=versions,
             authorize=self._other_ssh_keys(),
-            doubted=self._doubted(),
+            doubted=doubted | self._doubted(),
             gateway=intent.gateway if self._is_gateway() else None,
             holdings=holdings,
             monitoring=effective(intent.monitoring, self._is_gateway()),

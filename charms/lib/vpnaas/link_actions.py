@@ -75,8 +75,8 @@ class LinkActions(Actions):
             fields.choice("link", link, sorted(self.charm.roles))
         peer = str(params.get("peer", "all"))
         whole = link == "all" and peer == "all"
-        outcome = self.charm.reconcile_now(versions=whole)
         links = frozenset(self.charm.roles) if link == "all" else frozenset([link])
+        outcome = self.charm.reconcile_now(versions=whole, doubted=links)
         more = outcome.extra.shown() if whole else {}
         if outcome.notice:
             more = dict(more, notice=outcome.notice)

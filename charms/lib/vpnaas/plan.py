@@ -432,11 +432,11 @@ def _look_again(
     steps: List[Step] = []
     if asked:
         request = {
-            "{}/{}".format(link, name): each
+            "{}/{}".format(link, name): (address, seconds, links[link].mtu)
             for link, peers in asked.items()
-            for name, each in peers.items()
+            for name, (address, seconds) in peers.items()
         }
-        longest = max(seconds for _, seconds in request.values())
+        longest = max(seconds for _, seconds, _ in request.values())
         steps.append(ask(ECHO, source("echo.py"), request, timeout=longest + 20))
     if changed or steps:
         for technology, using in _used(charm_state):
@@ -684,9 +684,11 @@ def _echoes(link: str, names: Tuple[str, ...], results: Results) -> Dict[str, Ec
     try:
         answers = json.loads(text)
         return {
-            name: Echo(int(sent), int(received), None if took is None else float(took))
+            name: Echo(
+                int(sent), int(received), None if took is None else float(took), large is True
+            )
             for name in names
-            for sent, received, took in [answers["{}/{}".format(link, name)]]
+            for sent, received, took, large in [answers["{}/{}".format(link, name)]]
         }
     except MALFORMED:
         raise VduError("the VDU did not say which peers answered an echo request")

@@ -283,10 +283,12 @@ def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict
     view["endpoint"] = session.endpoint or view["endpoint"]
     view.update(session.details)
     trouble = TABLE[plan.params.technology].trouble(plan.state, plan.params, peer)
+    alive, echo = fresh(now, plan, peer, grace=60), plan.echoes.get(peer.name)
     reason = trouble.reason or _taking_turns(memory, peer, at)
+    if not reason and echo is not None and echo.large_lost:
+        reason = "packets of {} bytes vanish, small ones pass; set a smaller mtu".format(plan.mtu)
     if reason:
         view["reason"] = reason
-    alive, echo = fresh(now, plan, peer, grace=60), plan.echoes.get(peer.name)
     if echo is not None:
         view["loss-percent"] = 100 * (echo.sent - echo.received) // max(1, echo.sent)
         view["rtt-ms"] = echo.rtt_ms

@@ -61,8 +61,8 @@ class CharmState:
     restart: FrozenSet[str] = frozenset()  # Links to take down and up.
     # SSH public keys of our other units, so that they can take over.
     authorize: Tuple[str, ...] = ()
-    # Links that were down at the last look, or whose other end asks for a look. A packet of the
-    # last seconds proves one direction only, so their peers are asked in any case.
+    # Links that were down at the last look, or whose other end or operator asks for a look. A
+    # packet of the last seconds proves one direction only, so their peers are asked in any case.
     doubted: FrozenSet[str] = frozenset()
     # Parameters of the security gateway, None for another VNF.
     gateway: Optional[GatewayParams] = None

@@ -25,6 +25,7 @@ class Echo:
     sent: int  # Echo requests.
     received: int  # Answers.
     rtt_ms: Optional[float] = None  # Milliseconds until the first answer, None without any.
+    large_lost: bool = False  # Whether packets as large as the tunnel's MTU get no answer.
 
 
 @attr.frozen

@@ -1,8 +1,10 @@
 """Ask many addresses for an echo at once (RFC 792, RFC 4443); this text runs on the VDU as root.
 
-Standard input: JSON, [address, seconds] by name. Standard output: JSON by name, [requests, answers,
-milliseconds of the first answer or null]. A peer gets a burst of requests. If none is answered, it
-gets further ones until its seconds are over: a first packet may have to wait for a handshake.
+Standard input: JSON, [address, seconds, bytes] by name. Standard output: JSON by name, [requests,
+answers, milliseconds of the first answer or null, true if packets of so many bytes vanish]. A peer
+gets a burst of requests. If none is answered, it gets further ones until its seconds are over: a
+first packet may have to wait for a handshake. A peer that answers gets large ones, too. They vanish
+if none of them is answered and every small one is.
 """
 
 import ipaddress
@@ -13,16 +15,22 @@ import socket
 import struct
 import sys
 import time
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping
 
 BURST, GAP = 5, 0.02
 """Requests at the beginning, and seconds between them."""
 PAUSE = 0.5
 """Seconds between further requests, and for which late answers count after the first one."""
+LARGE_SECONDS = 1.0
+"""For an answer to a large request; a slow link takes its time for both."""
+LARGE = 0x8000
+"""Least sequence number of a large request."""
 BATCH = 50
 """Requests between two looks for answers, so that no buffer runs over."""
 REQUEST = {4: (8, 0), 6: (128, 129)}
 """Types of request and answer by IP version."""
+HEADERS = {4: 28, 6: 48}
+"""Bytes of IP and ICMP before the body of an echo."""
 HEAD = struct.Struct("!BBHHH")
 SOL_RAW, ICMP_FILTER = 255, 1
 
@@ -30,30 +38,38 @@ SOL_RAW, ICMP_FILTER = 255, 1
 class Asked:
     """One address, and what came back from it."""
 
-    def __init__(self, number: int, address: str, seconds: float) -> None:
+    def __init__(self, number: int, address: str, seconds: float, size: int = 0) -> None:
         self.number = number
         self.ip = ipaddress.ip_address(address)
         self.until = seconds
+        self.size = size  # Bytes of a large packet, 0 for none.
         self.sent: List[float] = []
         self.answered: Dict[int, float] = {}
+        self.large: List[float] = []  # When large requests left.
+        self.fits = not size  # Whether one of them was answered.
 
-    def due(self) -> float:
-        """Return when the next request leaves, in seconds since the start."""
-        if not self.sent:
-            return 0.0
-        return self.sent[-1] + (GAP if len(self.sent) < BURST else PAUSE)
+    def due(self, now: float) -> bool:
+        """Tell whether the next request is to leave, `now` in seconds since the start."""
+        if len(self.sent) < BURST:
+            return not self.sent or now >= self.sent[-1] + GAP
+        if not self.answered:
+            return now >= self.sent[-1] + PAUSE
+        return not self.fits and len(self.large) < BURST and now >= (self.large or [0])[-1] + GAP
 
     def done(self, now: float) -> bool:
         """Tell whether nothing more is sent or awaited."""
         if not self.answered:
             return now >= self.until
+        if not self.fits:
+            return len(self.large) == BURST and now >= self.large[-1] + LARGE_SECONDS
         waited = now >= min(self.answered.values()) + PAUSE
         return waited or len(self.answered) == len(self.sent) >= BURST
 
-    def result(self) -> List[Optional[float]]:
-        """Return requests, answers, and milliseconds of the first answer."""
+    def result(self) -> List[Any]:
+        """Return requests, answers, milliseconds of the first answer, and if large ones vanish."""
         took = [at - self.sent[sequence] for sequence, at in self.answered.items()]
-        return [len(self.sent), len(took), round(1000 * min(took), 2) if took else None]
+        first = round(1000 * min(took), 2) if took else None
+        return [len(self.sent), len(took), first, len(took) == len(self.sent) and not self.fits]
 
 
 def checksum(data: bytes) -> int:
@@ -94,7 +110,7 @@ def hear(sockets: Mapping[int, socket.socket], seconds: float, ask: "Echo") -> N
         version = 4 if each.family == socket.AF_INET else 6
         while True:
             try:
-                data, source = each.recvfrom(2048)
+                data, source = each.recvfrom(65536)
             except OSError:
                 break
             ask.answer(version, data, source[0])
@@ -107,8 +123,7 @@ class Echo:
         self.token = os.urandom(8)
         self.started = time.monotonic()
         self.asked = {
-            name: Asked(number, str(address), float(seconds))
-            for number, (name, (address, seconds)) in enumerate(sorted(asked.items()))
+            name: Asked(number, *asked[name]) for number, name in enumerate(sorted(asked))
         }
         self._by_number = {one.number: one for one in self.asked.values()}
 
@@ -120,37 +135,42 @@ class Echo:
         """Note a packet if it answers one of our requests."""
         if version == 4 and data:
             data = data[(data[0] & 15) * 4 :]
-        if len(data) != HEAD.size + 12 or data[8:16] != self.token:
+        if len(data) < HEAD.size + 12 or data[8:16] != self.token:
             return
         sequence = HEAD.unpack(data[:8])[4]
-        one = self._by_number.get(struct.unpack("!I", data[16:])[0])
+        one = self._by_number.get(struct.unpack("!I", data[16:20])[0])
         # The scope of a link-local address is not part of it.
-        if one and sequence < len(one.sent) and source.partition("%")[0] == str(one.ip):
+        if not one or source.partition("%")[0] != str(one.ip):
+            return
+        if sequence < len(one.sent):
             one.answered.setdefault(sequence, self.now())
+        elif LARGE <= sequence < LARGE + len(one.large):
+            one.fits = True
 
     def send(self, one: Asked, sockets: Mapping[int, socket.socket]) -> None:
         """Send the next request to an address; what cannot be sent counts as lost."""
         body = self.token + struct.pack("!I", one.number)
         kind, _ = REQUEST[one.ip.version]
-        data = message(one.ip.version, kind, len(one.sent), body)
-        one.sent.append(self.now())
+        if len(one.sent) < BURST or not one.answered:
+            sequence, sent = len(one.sent), one.sent
+        else:
+            sequence, sent = LARGE + len(one.large), one.large
+            body = body.ljust(one.size - HEADERS[one.ip.version], b"\0")
+        data = message(one.ip.version, kind, sequence, body)
+        sent.append(self.now())
         try:
             sockets[one.ip.version].sendto(data, (str(one.ip), 0))
         except OSError:
             pass  # No route or no key now: the next request may find one.
 
-    def run(self) -> Dict[str, List[Optional[float]]]:
+    def run(self) -> Dict[str, List[Any]]:
         versions = {int(one.ip.version) for one in self.asked.values()}
         sockets = {version: opened(version) for version in versions}
         try:
             waiting = list(self.asked.values())
             while waiting:
                 now = self.now()
-                due = [
-                    one
-                    for one in waiting
-                    if one.due() <= now and (not one.answered or len(one.sent) < BURST)
-                ]
+                due = [one for one in waiting if one.due(now)]
                 for number, one in enumerate(due):
                     self.send(one, sockets)
                     if number % BATCH == BATCH - 1:
