@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import json
 import re
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from nft_support import gateway
 from oai import n3iwf
 from support.juju import pair
 from vpnaas.base.errors import InputError
@@ -263,8 +265,29 @@ def test_garbage_is_no_metric_and_no_crash(text: str) -> None:
     list(meter.collect())
 
 
+@pytest.mark.parametrize("virtual", ["127.9.9.9/24", "192.0.2.200/24", "2001:db8:9::200/64"])
+def test_a_gateway_that_lost_its_virtual_address_is_not_active(
+    virtual: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As after a boot where keepalived does not start, or where it was killed."""
+    address = ipaddress.ip_interface(virtual)
+    own, other = address.network[2], address.network[3]
+    conf = standby.keepalived_conf(gateway(virtual=address, own=own, other=other))
+    for name, text in (("STANDBY", "active 1795257600 3\n"), ("KEEPALIVED", conf)):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(exporter, name, str(tmp_path / name))
+    here = virtual.startswith("127.")
+    meter = Meter()
+    for _ in ("as it was recorded", "and not"):
+        meter.update(exporter.look())
+        assert (value(meter, "vpnaas_standby_active"), meter.last.passive) == (here, not here)
+        assert value(meter, "vpnaas_standby_takeovers_total") == 3
+        (tmp_path / "STANDBY").write_text("standby 1795257600 3\n")
+
+
 def test_the_exporter_looks_where_the_charm_writes() -> None:
     assert standby.RECORD_FILE == exporter.STANDBY
+    assert standby.KEEPALIVED_FILE == exporter.KEEPALIVED
     assert set(exporter.TABLES) == {gateway_firewall.TABLE, guard.TABLE, n3iwf.TABLE}
 
 

@@ -42,6 +42,16 @@ def family(address: str) -> "socket.AddressFamily":
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
+def is_local(address: str) -> bool:
+    """Tell whether an address is ours now. Only then can a socket be bound to it."""
+    with socket.socket(family(address), socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
 def ready() -> None:
     """Tell systemd that the start is over (sd_notify(3))."""
     path = os.environ.get("NOTIFY_SOCKET", "")

@@ -31,12 +31,13 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from vpnaas.vdu.programs.charon import events
-from vpnaas.vdu.programs.common import content, family, run
+from vpnaas.vdu.programs.common import content, family, is_local, run
 
 from .echo import Echo
 
 RECORDS = "/etc/osm-vpnaas/*/applied.json"
 STANDBY = "/var/lib/osm-vpnaas/standby"
+KEEPALIVED = "/etc/keepalived/keepalived.conf"
 ALERTS = "/run/charon.enfy"
 TABLES = ("osm_vpnaas_gateway", "osm_vpnaas_guard", "osm_vpnaas_nf")
 NAS = ("ss", "-Htn", "state", "established", "sport", "=", ":20000")
@@ -150,6 +151,14 @@ def output(*argv: str) -> str:
     return "" if code else printed
 
 
+def standby(record: str, configuration: str) -> str:
+    """Return keepalived's record, with the state of now: it may have died after it recorded one."""
+    virtual = re.search(r"virtual_ipaddress \{\s+([0-9a-f.:]+)", configuration)
+    if virtual and is_local(virtual.group(1)):
+        return re.sub(r"\A[a-z]+", "active", record)
+    return re.sub(r"\Aactive", "standby", record)
+
+
 def look() -> Look:
     records = {path.split("/")[-2]: content(path) for path in glob.glob(RECORDS)}
     technologies = {p.technology for p in peers(records)}
@@ -166,7 +175,7 @@ def look() -> Look:
         transfer=output("wg", "show", "all", "transfer") if wireguard else "",
         firewall=firewall,
         nas=output(*NAS) if nwu(firewall) else "",
-        standby=content(STANDBY),
+        standby=standby(content(STANDBY), content(KEEPALIVED)),
     )
 
 

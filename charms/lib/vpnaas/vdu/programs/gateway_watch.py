@@ -28,7 +28,7 @@ import time
 from typing import Dict, Iterable, List, NamedTuple, Optional
 
 from vpnaas.vdu.programs.charon import SOCKET, Daemon, associations, message
-from vpnaas.vdu.programs.common import family, run
+from vpnaas.vdu.programs.common import family, is_local, run
 
 AWAY = "/etc/osm-vpnaas/standby-away"
 FIFO = "/run/osm-vpnaas-first"
@@ -128,16 +128,6 @@ class Share:
         if not self.doubted:
             self.value = value
         return self.value
-
-
-def active(address: str) -> bool:
-    """Tell whether an address is ours now. Only then can a socket be bound to it."""
-    with socket.socket(family(address), socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
-    return True
 
 
 _CHILD = re.compile(
@@ -245,7 +235,7 @@ class Watch:
                 if number >= at_once:
                     time.sleep(1 / RATE)
                     sure = False
-                if not sure and not active(self.address):
+                if not sure and not is_local(self.address):
                     return
                 daemon.ask("rekey", request)
 
@@ -257,7 +247,7 @@ class Watch:
             self.socket = self.open_socket()
         listed = output("swanctl", "--list-sas", "--raw", *self.uri)
         now = [tunnel for tunnel in tunnels(listed or "") if tunnel.child in self.children]
-        if active(self.address):
+        if is_local(self.address):
             self.busy = busiest(self.packets, now)
             try:
                 self.socket.sendto(b"".join(self.busy), (self.other, PORT))
@@ -311,7 +301,7 @@ def main(
             watch.look()
         if time.monotonic() >= due:
             due = time.monotonic() + float(seconds)
-            if active(address):
+            if is_local(address):
                 os.write(watch.fifo, b"again\n")
         time.sleep(PERIOD)
         try:
