@@ -341,12 +341,15 @@ def test_sessions_are_those_of_the_smf_that_runs(
         {
             "active": {"code": 0, "out": "active"},
             "start": {"text": offset + "\n"},
-            "size": {"code": 0, "out": f"{len(log)}\n"},
+            "size": {"code": 0, "out": f"{len(log)} 1796120000\n"},
+            "now": {"code": 0, "out": "1796120060\n"},
             "log": {"code": 0, "out": log},
         }
     )
     vdu = SimpleNamespace(execute=lambda steps, exclusive: results)
-    sessions = acting(ConnectedActions, "smf", vdu).show_connected({})["sessions"]
+    answer = acting(ConnectedActions, "smf", vdu).show_connected({})
+    sessions = answer["sessions"]
+    assert answer["seconds-since-logged"] == 60
     assert [one["imsi"] for one in sessions.get("1-00000A", [])] == [imsis[n] for n in shown]
 
 
@@ -375,7 +378,11 @@ def test_tables_of_a_function_that_hangs_are_not_shown_as_those_of_now(
             with pytest.raises(VpnaasError, match="has logged nothing for half a minute"):
                 action.show_connected({})
         else:
-            assert action.show_connected({}) == {"shown": "a table\n"}
+            answer = action.show_connected({})
+            assert answer.pop("seconds-since-logged", None) in (
+                (age, age + 1) if kind == "smf" else (None,)
+            )
+            assert answer == {"shown": "a table\n"}
 
 
 def test_sessions_are_those_of_the_last_context_of_each_subscriber() -> None:

@@ -245,34 +245,37 @@ class NetworkFunction(Addition):
             raise VpnaasError("nothing was restarted: {}".format(reason))
         return outcome.details
 
-    def log(self, container: str) -> str:
-        """Return the end of what a running container has logged since its start.
+    def log(self, container: str) -> Tuple[str, int]:
+        """Return the end of what a running container has logged since its start, and its age.
 
-        One that logs tables of what is true now must do so still.
+        One that logs tables of what is true now must do so still. The age is in seconds.
         """
         self.params()
         path = "/var/log/{}.log".format(container)
         steps = [
             run("active", "systemctl", "is-active", units.unit(container), any_exit=True),
             read("start", "{}/{}.offset".format(units.RUN, container)),
-            run("size", "stat", "--format=%s", path, any_exit=True),
-            run("silent", "find", path, "-mmin", "+{}".format(logs.SILENCE / 60), any_exit=True),
+            run("size", "stat", "--format=%s %Y", path, any_exit=True),
+            run("now", "date", "+%s"),
             run("log", "tail", "-c", str(LOG_BYTES), path, any_exit=True),
         ]
         with self.charm.vdu() as vdu:
             results = vdu.execute(steps, exclusive=False).check()
         if results.exit_code("active") != 0:
             raise VpnaasError("the {} does not run; health says why".format(container.upper()))
-        if container in logs.TABLED and results.output("silent"):
+        words = results.output("size").split() + results.output("now").split()
+        counts = [int(word) for word in words if fields.is_count(word)]
+        size, logged, now = counts if len(counts) == 3 else (0, 0, 0)
+        age = max(0, now - logged)
+        if container in logs.TABLED and age > logs.SILENCE:
             what = "the {} has logged nothing for half a minute, so it hangs; restart-nf ends that"
             raise VpnaasError(what.format(container.upper()))
         log, start = results.output("log"), (results.text("start") or "").strip()
-        size = results.output("size").strip()
         # A file that is shorter than at the start was rotated.
-        if fields.is_count(start) and fields.is_count(size) and int(start) <= int(size):
+        if fields.is_count(start) and int(start) <= size:
             data = log.encode("utf-8", "replace")
-            log = data[max(0, len(data) - int(size) + int(start)) :].decode("utf-8", "replace")
-        return log
+            log = data[max(0, len(data) - size + int(start)) :].decode("utf-8", "replace")
+        return log, age
 
     def address(self, vdu: Vdu, interface: str, missing: str) -> str:
         """Return the IPv4 address of an interface of the VDU; without any, fail with `missing`."""

@@ -141,7 +141,10 @@ class ConnectedActions(FunctionActions):
     @action("show-connected")
     def show_connected(self, given: Params) -> Dict[str, Any]:
         kind = self.function.kind
-        return dict(logs.CONNECTED[kind](self.function.log(kind)))
+        log, age = self.function.log(kind)
+        # Tables of what is true now are young; sessions are of the last change.
+        more = {} if kind in logs.TABLED else {"seconds-since-logged": age}
+        return dict(logs.CONNECTED[kind](log), **more)
 
 
 class N3iwfActions(FunctionActions):
