@@ -359,10 +359,21 @@ def test_a_shell_that_runs_no_command_is_named(
     assert (done.returncode, done.stdout) == (3, sentence)
 
 
+@pytest.mark.parametrize("eaten", ["cat > /dev/null", "head -c 50000 > /dev/null"])
+def test_a_shell_that_eats_all_input_is_named(
+    login: Run, sshd: Callable[[dict[str, str]], int], eaten: str
+) -> None:
+    forced = f'{eaten}; eval "$SSH_ORIGINAL_COMMAND"'
+    done = login(sshd({"ForceCommand": forced}), program=REQUEST)
+    sentence = "127.0.0.1 lets root in, but its shell reads what is meant for the command; see what "
+    sentence += ".bashrc and the like do without a terminal, such as cat or read\n"
+    assert (done.returncode, done.stdout) == (3, sentence)
+
+
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
-        ("cat > /dev/null; {}", ", it printed nothing"),
+        ("case $SSH_ORIGINAL_COMMAND in *python*) exit;; esac; {}", ", it printed nothing"),
         ("case $SSH_ORIGINAL_COMMAND in *python*) exit 4;; esac; {}", " (exit code 4): no message"),
     ],
 )

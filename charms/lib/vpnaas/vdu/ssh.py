@@ -226,19 +226,22 @@ class Vdu:
         )
 
     def require_shell(self) -> None:
-        """Raise VduError if the login shell does not run what it is told.
+        """Raise VduError if the login shell does not run what it is told, or reads its input.
 
         Its exit code does not show it: it is that of what ended the shell.
         """
-        mark = secrets.token_hex(16)
-        result = self.command("echo " + mark, seconds=20)
-        if mark in result.out:
+        mark, sent = secrets.token_hex(16), secrets.token_hex(16)
+        result = self.command("echo {}; cat".format(mark), SPARE + sent, 20)
+        if sent in result.out:
             return
         said = " ".join((result.out or result.err).split())[:200]
-        what = "{} lets {} in, but its shell runs no command and says {}; see what .bashrc and"
-        what += " the like do without a terminal, such as exit or exec"
-        said = fields.shown(said) if said else "nothing"
-        raise VduError(what.format(self._login.host, self._login.user, said))
+        does, such = "runs no command and says {}", "exit or exec"
+        if mark in result.out:
+            does, such = "reads what is meant for the command", "cat or read"
+        what = "{} lets {} in, but its shell {}; see what .bashrc and the like do without a"
+        what += " terminal, such as {}"
+        does = does.format(fields.shown(said) if said else "nothing")
+        raise VduError(what.format(self._login.host, self._login.user, does, such))
 
     def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
         """Run one command line in the login shell; it is passed unchanged.
