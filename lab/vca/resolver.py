@@ -216,8 +216,9 @@ def replay(document: ModelDocument, unit: Unit, name: str = "") -> str:
     name = name or next(reversed(unit.hooks), "")
     info = unit.hooks.get(name)
     if info is None:
-        known = ", ".join(sorted(unit.hooks)) or "none"
-        raise NotFoundError(f'unit "{unit.name}" ran no hook "{name}"; recorded: {known}')
+        known = ", ".join(sorted(unit.hooks)) or "one that runs from now on"
+        hook = f'hook "{name}"' if name else "hook"
+        raise NotFoundError(f'no {hook} of unit "{unit.name}" is recorded; allowed: {known}')
     if unit.life != "alive" or info.relation_id not in {None, *unit.relations}:
         raise InvalidValueError(f'hook "{name}" of unit "{unit.name}" is about something removed')
     unit.operation = Operation(kind="run-hook", hook=info)

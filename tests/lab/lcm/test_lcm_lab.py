@@ -271,7 +271,9 @@ def test_a_hook_comes_again(verbs: Verbs, ns: str) -> None:
         f"config-changed of {unit}" in verbs.run("lab", "replay", ns, unit, "config-changed").stderr
     )
     assert "--shell needs a terminal" in verbs.refused("lab", "replay", ns, unit, "--shell")
-    assert 'ran no hook "stop"; recorded: ' in verbs.refused("lab", "replay", ns, unit, "stop")
+    assert f'no hook "stop" of unit "{unit}" is recorded; allowed: ' in verbs.refused(
+        "lab", "replay", ns, unit, "stop"
+    )
     typed = b"test -t 0 && echo $JUJU_UNIT_NAME runs $JUJU_HOOK_NAME; exit\n"
     code, said = shell(verbs.argv("lab", "replay", ns, unit, "config-changed", "--shell"), typed)
     assert code == 0
