@@ -64,7 +64,7 @@ JUNK = {
     "other-table": "x\ty\n1\t2\n",
     "digits": "9" * 5000,
     "statistics": "".join("{} | {} |\n".format(name, "9" * 5000) for name in logs.ROWS),
-    "class": f"class htb 1:10 Sent {'9' * 5000} bytes 5 pkt (dropped 0, overlimits 0 ",
+    "class": f"class htb 5c1e:10 Sent {'9' * 5000} bytes 5 pkt (dropped 0, overlimits 0 ",
     "device": "1: gretun-id-{}-1 inet 10.46.0.2/32".format("9" * 5000),
 }
 READERS: dict[str, Any] = {

@@ -98,15 +98,15 @@ def test_urgent_links_go_first_and_have_what_was_promised() -> None:
     files = qos.render([share(EMBB, port=51823), share(URLLC)])
     tc, nft = files[qos.TC_FILE], files[qos.NFT_FILE]
     burst = "burst 70000b cburst 70000b"
-    assert f"classid 1:1 htb rate 50mbit ceil 50mbit {burst}" in tc
-    assert f"classid 1:10 htb prio 0 rate 5mbit ceil 8mbit {burst}" in tc
-    assert f"classid 1:11 htb prio 6 rate 1mbit ceil 40mbit {burst}" in tc
+    assert f"classid 5c1e:1 htb rate 50mbit ceil 50mbit {burst}" in tc
+    assert f"classid 5c1e:10 htb prio 0 rate 5mbit ceil 8mbit {burst}" in tc
+    assert f"classid 5c1e:11 htb prio 6 rate 1mbit ceil 40mbit {burst}" in tc
     assert "htb default 2" in tc
     assert 'oifname "ens4" udp sport 51825 ip dscp set ef' in nft
-    assert 'oifname "ens4" udp sport 51825 counter meta priority set 1:10' in nft
-    assert 'oifname "ens4" udp sport 51823 counter meta priority set 1:11' in nft
+    assert 'oifname "ens4" udp sport 51825 counter meta priority set 5c1e:10' in nft
+    assert 'oifname "ens4" udp sport 51823 counter meta priority set 5c1e:11' in nft
     assert 'oifname "wg-s1u" ip6 dscp set ef' in nft
-    assert "parent 1:11 fq_codel" in files[qos.LEAVES_FILE]
+    assert "parent 5c1e:11 fq_codel" in files[qos.LEAVES_FILE]
     assert "1:10" not in files[qos.LEAVES_FILE]
 
 
@@ -114,7 +114,7 @@ def test_other_technologies_are_told_by_their_addresses() -> None:
     nft = qos.render([share(URLLC, "ipsec")])[qos.NFT_FILE]
     assert "ip daddr 192.168.9.159 meta l4proto 50 ip dscp set ef" in nft
     assert "ip6 dscp set ef" in nft  # of the inner packets
-    assert "ip daddr 192.168.9.159 udp sport { 500, 4500 } counter meta priority set 1:10" in nft
+    assert "ip daddr 192.168.9.159 udp sport { 500, 4500 } counter meta priority set 5c1e:10" in nft
     assert "ip saddr 192.168.248.10 counter" in qos.render([share(URLLC, "none")])[qos.NFT_FILE]
 
 
@@ -133,7 +133,7 @@ def test_the_only_ipsec_link_of_an_interface_has_its_packets_to_peers_anywhere(
     assert hss.error == ""
     nft = hss.vdu.files[qos.NFT_FILE]
     to = "ip daddr 192.168.8.2 " if more == ("ens4",) else ""
-    assert f'oifname "ens4" {to}meta l4proto 50 counter meta priority set 1:10' in nft
+    assert f'oifname "ens4" {to}meta l4proto 50 counter meta priority set 5c1e:10' in nft
     assert f'oifname "ens4" {to}udp sport {{ 500, 4500 }} counter' in nft
     assert ("daddr" in nft) == bool(to)
 
@@ -163,11 +163,14 @@ def test_the_rules_are_nfts(technology: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_at_boot_and_at_the_end_only_a_queue_of_ours_is_taken_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize("handle", ["", "handle 1:"])
+def test_at_boot_and_at_the_end_only_a_queue_of_ours_is_taken_away(
+    handle: str, tmp_path: Path
+) -> None:
     files = qos.render([attr.evolve(share(URLLC), underlay="lo")])
     for name, path in (("on", qos.TC_FILE), ("off", qos.OFF_FILE)):
         (tmp_path / name).write_text(files[path])
-    script = """tc qdisc add dev lo root tbf rate 1mbit burst 10kb latency 10ms
+    script = f"""tc qdisc add dev lo root {handle} tbf rate 1mbit burst 10kb latency 10ms
 for batch in off off-theirs on off; do
     if [ $batch = off-theirs ]; then tc qdisc del dev lo root; else tc -force -batch $batch; fi
     echo $(tc qdisc show dev lo)
@@ -180,7 +183,7 @@ done"""
         pytest.skip("no user namespaces here")
     theirs, none, ours, gone = done.stdout.splitlines()
     assert theirs.startswith("qdisc tbf "), done
-    assert ours.startswith("qdisc htb 1: root"), done
+    assert ours.startswith("qdisc htb 5c1e: root"), done
     assert none == gone == ""
 
 
@@ -202,7 +205,7 @@ def test_the_reconcile_puts_it_into_force_once_and_mends_it() -> None:
     hss.intent = hss.intent.with_qos("s6a", link_qos({**EMBB, "link": "s6a"}))
     hss.reconcile()
     assert {qos.UNIT} <= vdu.active & vdu.enabled
-    assert "1:10 htb prio 6" in vdu.files[qos.TC_FILE]
+    assert "5c1e:10 htb prio 6" in vdu.files[qos.TC_FILE]
     vdu.commands.clear()
     hss.reconcile()
     assert not [
@@ -229,7 +232,7 @@ def test_the_reconcile_puts_it_into_force_once_and_mends_it() -> None:
             "",
         ),
         ("htb 1: dev ens4 root refcnt 2 r2q 10 default 0x2 direct_packets_stat 0", ""),
-        ("htb 1: dev ens4 root refcnt 2 r2q 10 default 2 direct_packets_stat 0", ""),
+        ("htb 5c1e: dev ens4 root refcnt 2 r2q 10 default 2 direct_packets_stat 0", ""),
         ("tbf 800d: dev ens3 root refcnt 2 rate 1Mbit burst 10000b lat 0us ", ""),
         ("mq 0: dev ens4 root \nqdisc fq_codel 8001: dev ens4 parent :1 limit 10240p", ""),
     ],
@@ -249,12 +252,12 @@ def test_a_queue_of_somebody_else_stays(queue: str, theirs: str) -> None:
 
 
 def test_counters_are_read_from_what_tc_prints() -> None:
-    classes = """class htb 1:11 parent 1:1 leaf 8006: prio 6 rate 1Mbit ceil 40Mbit burst 70000b
+    classes = """class htb 5c1e:11 parent 5c1e:1 leaf 8006: prio 6 rate 1Mbit ceil 40Mbit burst 70000b
  Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0)
-class htb 1:10 parent 1:1 leaf 8005: prio 0 rate 5Mbit ceil 8Mbit burst 70000b
+class htb 5c1e:10 parent 5c1e:1 leaf 8005: prio 0 rate 5Mbit ceil 8Mbit burst 70000b
  Sent 1234 bytes 7 pkt (dropped 2, overlimits 3 requeues 0)
 """
-    queues = "qdisc bfifo 8005: parent 1:10 limit 70000b\n"
+    queues = "qdisc bfifo 8005: parent 5c1e:10 limit 70000b\n"
     results = Results({"show/ens4": {"code": 0, "out": classes},
                        "show-queues/ens4": {"code": 0, "out": queues}})  # fmt: skip
     result = qos.shown([share(URLLC)], results)["s1u"]

@@ -242,7 +242,7 @@ class ModelVdu:
             return 0, self.queue
         devices = {line.split()[3] for line in self.files["/etc/osm-vpnaas/qos.tc"].splitlines()}
         return 0, "".join(
-            f"qdisc htb 1: dev {name} root refcnt 2 r2q 10 default 0x2\n" for name in devices
+            f"qdisc htb 5c1e: dev {name} root refcnt 2 r2q 10 default 0x2\n" for name in devices
         )
 
     def _cmd_nft(self, argv, text):

@@ -51,8 +51,13 @@ LONGEST_QUEUE = 4 << 20
 """Bytes a queue holds at most; also its size if no rate is known."""
 REST = 0x2
 FIRST = 0x10
+MAJOR = "5c1e"
+"""Names our queues. Somebody else's is often 1, as ours was in earlier revisions."""
 _OTHERS = re.compile(
-    r"^qdisc (?!htb 1: .* default (?:0x)?{:x}\b)(\S+ (?!0:)\S+:) dev (\S+) root".format(REST), re.M
+    r"^qdisc (?!htb (?:1|{}): .* default (?:0x)?{:x}\b)(\S+ (?!0:)\S+:) dev (\S+) root".format(
+        MAJOR, REST
+    ),
+    re.M,
 )
 """A queue of an interface, as `tc qdisc show` prints it, that is neither the kernel's nor ours."""
 
@@ -125,13 +130,13 @@ def _classes(underlay: str, links: Sequence[Share]) -> Tuple[List[str], List[str
     burst = "burst {}b cburst {}b".format(SUPER_PACKET, SUPER_PACKET)
     at = "dev {} ".format(underlay)
     lines = [
-        "qdisc add {}root handle 1: htb default {:x}".format(at, REST),
-        "class add {}parent 1: classid 1:1 htb rate {}mbit ceil {}mbit {}".format(
-            at, total, total, burst
+        "qdisc add {}root handle {}: htb default {:x}".format(at, MAJOR, REST),
+        "class add {0}parent {1}: classid {1}:1 htb rate {2}mbit ceil {2}mbit {3}".format(
+            at, MAJOR, total, burst
         ),
         # Packets of no link, such as management, go last but never starve.
-        "class add {}parent 1:1 classid 1:{:x} htb prio 7 rate 1mbit ceil {}mbit {}".format(
-            at, REST, total, burst
+        "class add {0}parent {1}:1 classid {1}:{2:x} htb prio 7 rate 1mbit ceil {3}mbit {4}".format(
+            at, MAJOR, REST, total, burst
         ),
     ]
     leaves = []
@@ -139,17 +144,17 @@ def _classes(underlay: str, links: Sequence[Share]) -> Tuple[List[str], List[str
         qos = share.qos
         row = qos.characteristics
         ceiling = min(qos.maximum_mbps or total, total)
-        lines.append(
-            "class add {}parent 1:1 classid 1:{:x} htb prio {} rate {}mbit ceil {}mbit {}".format(
-                at, number, row.precedence, qos.guaranteed_mbps or 1, ceiling, burst
-            )
+        own = (
+            "class add {0}parent {1}:1 classid {1}:{2:x} htb prio {3} rate {4}mbit ceil {5}mbit {6}"
         )
+        rate = qos.guaranteed_mbps or 1
+        lines.append(own.format(at, MAJOR, number, row.precedence, rate, ceiling, burst))
         limit = queue_bytes(qos, total)
-        lines.append("qdisc add {}parent 1:{:x} bfifo limit {}".format(at, number, limit))
+        lines.append("qdisc add {}parent {}:{:x} bfifo limit {}".format(at, MAJOR, number, limit))
         if not row.guaranteed:
             # If the kernel has fq_codel, flows inside a link share fairly and queues stay short.
-            leaf = "qdisc replace {}parent 1:{:x} fq_codel target 5ms interval 100ms"
-            leaves.append(leaf.format(at, number))
+            leaf = "qdisc replace {}parent {}:{:x} fq_codel target 5ms interval 100ms"
+            leaves.append(leaf.format(at, MAJOR, number))
     return lines, leaves
 
 
@@ -177,14 +182,14 @@ def render(shares: Sequence[Share]) -> Dict[str, str]:
         tc += lines
         leaves += more
         # By its handle: at boot one of somebody else may be there.
-        off.append("qdisc del dev {} root handle 1:".format(underlay))
+        off.append("qdisc del dev {} root handle {}:".format(underlay, MAJOR))
         for number, share in enumerate(links, FIRST):
             dscp = share.qos.characteristics.dscp
             for match in _matches(share):
                 for word, other in (("ip", "ip6"), ("ip6", "ip")):
                     if " {} ".format(other) not in match:
                         marks.append("{} {} dscp set {}".format(match, word, dscp))
-                marks.append("{} counter meta priority set 1:{:x}".format(match, number))
+                marks.append("{} counter meta priority set {}:{:x}".format(match, MAJOR, number))
             if share.interface != underlay:
                 for word in ("ip", "ip6"):
                     inner = 'oifname "{}" {} dscp set {}'
@@ -268,7 +273,7 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
     if (
         not UNITS.steps_to(files, results)
         and results.exit_code("qos/table") == 0
-        and all("htb 1: dev {} root".format(name) in shaped for name in underlays)
+        and all("htb {}: dev {} root".format(MAJOR, name) in shaped for name in underlays)
     ):
         return []
     return [
@@ -292,12 +297,12 @@ def look(shares: Sequence[Share]) -> List[Step]:
 
 
 _CLASS = re.compile(
-    r"class htb 1:([0-9a-f]+) .*?Sent {0} bytes {0} pkt \(dropped {0}, overlimits {0}\b".format(
-        "([0-9]{1,18})"
+    r"class htb {1}:([0-9a-f]+) .*?Sent {0} bytes {0} pkt \(dropped {0}, overlimits {0}\b".format(
+        "([0-9]{1,18})", MAJOR
     ),
     re.DOTALL,
 )
-_QUEUE = re.compile(r"qdisc (\w+) \w+: (?:dev \S+ )?parent 1:([0-9a-f]+)")
+_QUEUE = re.compile(r"qdisc (\w+) \w+: (?:dev \S+ )?parent {}:([0-9a-f]+)".format(MAJOR))
 
 
 def shown(shares: Sequence[Share], results: Results) -> Dict[str, Any]:
