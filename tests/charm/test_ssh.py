@@ -365,8 +365,8 @@ def test_a_shell_that_eats_all_input_is_named(
 ) -> None:
     forced = f'{eaten}; eval "$SSH_ORIGINAL_COMMAND"'
     done = login(sshd({"ForceCommand": forced}), program=REQUEST)
-    sentence = "127.0.0.1 lets root in, but its shell reads what is meant for the command; see what "
-    sentence += ".bashrc and the like do without a terminal, such as cat or read\n"
+    sentence = "127.0.0.1 lets root in, but its shell reads what is meant for the command; see "
+    sentence += "what .bashrc and the like do without a terminal, such as cat or read\n"
     assert (done.returncode, done.stdout) == (3, sentence)
 
 

@@ -234,6 +234,20 @@ def test_a_link_comes_up_once_the_interface_of_somebody_else_is_gone():
     assert hss.states() == {"s6a": "up"}
 
 
+def test_an_interface_that_somebody_makes_at_boot_before_ours_stays():
+    """Our unit then fails. Its file and our record are there."""
+    juju, hss, _, _ = pair("wireguard")
+    hss.vdu.interfaces[WG] = copy.deepcopy(OTHERS["wireguard"])
+    hss.reconcile()
+    assert hss.vdu.interfaces[WG] == OTHERS["wireguard"]
+    assert hss.states() == {"s6a": "blocked"}
+    assert hss.plans["s6a"].problems[0].startswith("wg-s6a: somebody else made this interface")
+    del hss.vdu.interfaces[WG]
+    hss.reconcile()
+    juju.settle()
+    assert hss.states() == {"s6a": "up"}
+
+
 def test_an_interface_may_have_our_name_as_its_other_name():
     _, hss, _, _ = pair("none")
     row = ModelVdu._ip_row
@@ -245,7 +259,7 @@ def test_an_interface_may_have_our_name_as_its_other_name():
     assert hss.plans["s6a"].problems[0].startswith("wg-s6a: somebody else made this interface")
 
 
-@pytest.mark.parametrize("lost", ["conf", "keys", "record", "staged"])
+@pytest.mark.parametrize("lost", ["conf", "keys", "record", "staged", "folder"])
 def test_ours_is_never_taken_for_that_of_somebody_else(lost):
     juju, hss, _, _ = pair("wireguard")
     folder, conf = "/etc/osm-vpnaas/s6a/", f"/etc/wireguard/{WG}.conf"
@@ -253,6 +267,7 @@ def test_ours_is_never_taken_for_that_of_somebody_else(lost):
         hss.vdu.files[folder + "next.key"] = hss.vdu.files[folder + "private.key"]
         hss.vdu.files[folder + "private.key"] = hss.juju.world.secret()
     paths = {"conf": [conf], "keys": [folder + "private.key"], "record": [folder + "applied.json"]}
+    paths["folder"] = [path for path in hss.vdu.files if path.startswith(folder)]
     for path in paths.get(lost, [conf, folder + "applied.json"]):
         del hss.vdu.files[path]
     hss.reconcile()

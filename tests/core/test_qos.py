@@ -252,7 +252,7 @@ def test_a_queue_of_somebody_else_stays(queue: str, theirs: str) -> None:
 
 
 def test_counters_are_read_from_what_tc_prints() -> None:
-    classes = """class htb 5c1e:11 parent 5c1e:1 leaf 8006: prio 6 rate 1Mbit ceil 40Mbit burst 70000b
+    classes = """class htb 5c1e:11 parent 5c1e:1 leaf 8006: prio 6 rate 1Mbit ceil 40Mbit
  Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0)
 class htb 5c1e:10 parent 5c1e:1 leaf 8005: prio 0 rate 5Mbit ceil 8Mbit burst 70000b
  Sent 1234 bytes 7 pkt (dropped 2, overlimits 3 requeues 0)

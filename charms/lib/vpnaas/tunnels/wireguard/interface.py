@@ -134,8 +134,11 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     live = parse_live(link, results) if interface is not None else None
     staged = x509.body(results.out(link + "/next"))
     # Ours is made after its file and goes before it. Its key tells it where the file was lost.
-    ours = file is not None or (live is not None and live.public_key in (public, staged))
-    if interface is not None and not ours:
+    # One that somebody made at boot, before our unit ran, has only peers that we do not know.
+    known = "{} {}".format(file, results.text(link + "/applied"))
+    theirs = live is not None and bool(live.peers) and not any(key in known for key in live.peers)
+    ours = live is not None and live.public_key in (public, staged)
+    if interface is not None and not ours and (file is None or theirs):
         raise installed.foreign_interface(name)
     routes, connected = facts.routes(results, name)
     return State(
