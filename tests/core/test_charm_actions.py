@@ -560,6 +560,23 @@ def test_an_action_says_what_it_did_though_juju_takes_no_status(tmp_path, monkey
         code.reconcile_and_report()
 
 
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("s6a/apply/file", "/etc/wireguard/wg-s6a.conf cannot be used on the VDU"),
+        ("s6a/apply/peers", "s6a/apply/peers failed on purpose"),
+    ],
+)
+def test_no_peer_is_added_that_the_vdu_does_not_take(vnf: Vnf, step: str, said: str) -> None:
+    """Its disk may be full."""
+    vnf.run("configure", **S6A)
+    vnf.vdu.fail_on = step
+    assert vnf.refused("add-peer", **LAPTOP).endswith(said)
+    vnf.vdu.fail_on = None
+    assert vnf.run("show-status", link="s6a")["s6a"]["peers"] == []
+    vnf.run("add-peer", **LAPTOP)
+
+
 @pytest.mark.parametrize("action", ["rotate-keys", "configure", "show-status", "delete-peer"])
 def test_an_action_says_what_it_did_though_the_charms_folder_is_full(vnf: Vnf, monkeypatch, action):
     vnf.run("configure", **S6A)

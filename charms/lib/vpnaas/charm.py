@@ -490,9 +490,9 @@ class Charm:
 
 def _missing(plan: LinkPlan, peer: ManualPeer) -> Sequence[str]:
     """Return why a link does not have a manual peer as requested, () if it has it."""
-    # A peer whose new data are refused keeps its old ones.
+    # A peer whose new data are refused keeps its old ones; none is sure where steps failed.
     asked = (peer.peer_name, peer.allowed_prefixes, peer.public_key, peer.endpoint)
-    for p in plan.peers:
+    for p in () if plan.unusable else plan.peers:
         if (p.name, p.prefixes, p.public_key, p.endpoint) == asked:
             if p.keepalive == peer.keepalive_seconds and p.identity in ("", peer.identity):
                 return ()
