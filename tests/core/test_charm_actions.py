@@ -564,7 +564,7 @@ def test_an_action_says_what_it_did_though_juju_takes_no_status(tmp_path, monkey
     ("step", "said"),
     [
         ("s6a/apply/file", "/etc/wireguard/wg-s6a.conf cannot be used on the VDU"),
-        ("s6a/apply/peers", "s6a/apply/peers failed on purpose"),
+        ("s6a/apply/peers", "(s6a/apply/peers failed on purpose)"),
     ],
 )
 def test_no_peer_is_added_that_the_vdu_does_not_take(vnf: Vnf, step: str, said: str) -> None:
