@@ -21,6 +21,8 @@ from operate.client import OperateError, understood
 from operate.join import End, State, forget, introduce, state_of, status_of
 from operate.osm import Driver
 
+AGAIN = 600.0
+"""Seconds after which a joined slice is looked at again: a healed VNF has another key."""
 Pair = tuple[End, End]
 Statuses = Callable[[End], Mapping[str, Any]]
 
@@ -190,7 +192,8 @@ class Joiner:
     settled: set[str] = field(default_factory=set)  # Slices that are completely joined.
     # Ends that still have a peer of a deleted slice, each with that peer, by slice.
     leaving: dict[str, list[Pair]] = field(default_factory=dict)
-    _looked: set[str] = field(default_factory=set)
+    # When the ends of a slice were last looked for.
+    _looked: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Read what an earlier process joined."""
@@ -208,15 +211,16 @@ class Joiner:
             self.drop(name)
             self.ids[name] = id
         status = statuses(self.client)
-        if name not in self._looked:
+        told = name in self.settled
+        if name not in self._looked or told:
             joined, found = self.pairs.get(name, []), ends_of(self.client, nsi, status)
             self._check_names(name, _peers(found))
             self.pairs[name] = found
             # An earlier process joined it, or could not remove it, under this name.
             self._leave(name, [pair for pair in joined if pair not in self.pairs[name]])
-            self._looked.add(name)
+            self._looked[name] = time.monotonic()
             rest = _links_of(nsi) - {one.link for one, _ in self.pairs[name]}
-            if rest and self.pairs[name]:
+            if rest and self.pairs[name] and not told:
                 listed = ", ".join(sorted(rest))
                 self.tell(f"{name}: not joined, as VNFs at both sides have no such link: {listed}")
         pairs = self.pairs[name]
@@ -235,12 +239,22 @@ class Joiner:
             if (before := self.introduced.get(pair)) != states:
                 for line in introduce(self.client, pair, states, before):
                     self.tell(line)
-                self.introduced[pair] = states
+                self.introduced[pair], told = states, False
             done = done and all(ready(state) for state in states)
-        if done:
-            self.settled.add(name)
+        if done and not told:
             self.tell(f"{name}: joined")
+        (self.settled.add if done else self.settled.discard)(name)
         return done
+
+    def due(self, name: str) -> bool:
+        """Tell whether a slice needs a step now. One that is joined is looked at now and then."""
+        now = time.monotonic()
+        if name not in self.settled:
+            return True
+        if not self.pairs.get(name) or now - self._looked[name] < AGAIN:
+            return False
+        self._looked[name] = now  # Also if the step fails.
+        return True
 
     def _check_names(self, name: str, ours: Mapping[tuple[object, ...], End]) -> None:
         """Refuse a slice whose peer would take the place of another slice's at a shared service.
@@ -262,7 +276,7 @@ class Joiner:
         What fails is told, and left for the next call.
         """
         self.settled.discard(name)
-        self._looked.discard(name)
+        self._looked.pop(name, None)
         self._leave(name, self.pairs.pop(name, ()))
         self.retry(name)
 
@@ -350,7 +364,7 @@ def follow(joiner: Joiner, pause: float, rounds: Iterable[int] = itertools.count
                 joiner.ids.pop(name, None)
         for name, id in present.items():
             joiner.ids[name] = joiner.ids.get(name) or id
-            if name not in joiner.settled:
+            if joiner.due(name):
                 try:
                     joiner.step(name)
                 except OperateError as error:

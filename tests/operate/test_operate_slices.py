@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ class Osm(Answering):
             result = {"nf-kind": vnf, "nf-ready": "yes" if vnf in self.ready else "no"}
             link = {
                 "state": "up",
-                "public-key": vnf,
+                "public-key": getattr(self, "key", "") + vnf,
                 "inner-address": "172.16.23.9/24",
                 "listen-port": 51829,
             }
@@ -112,6 +113,52 @@ def test_a_slice_is_joined_until_both_ends_are_ready_and_then_left_alone() -> No
     assert osm.services == {"id-1", "id-2"}, "by name another service may be meant"
     follow(joiner, 0, range(2))
     assert len(osm.asked) == 5
+
+
+def test_a_joined_slice_is_looked_at_again_for_new_keys_and_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of a VNF that was healed, or whose key was rotated."""
+    osm, lines = Osm(), list[str]()
+    joiner = Joiner(osm, lines.append)
+    follow(joiner, 0, range(3))
+    monkeypatch.setattr("operate.slices.AGAIN", 0.0)
+    osm.asked.clear()
+    lines.clear()
+    follow(joiner, 0, range(3))
+    assert (osm.asked, lines) == ([], [])
+    monkeypatch.setattr(osm, "key", "another", raising=False)
+    monkeypatch.setitem(ADDRESSES, "smf", "192.168.23.21")
+    follow(joiner, 0, range(3))
+    primitives = {("amf", "add-peer"), ("smf", "add-peer"), ("amf", "add-function")}
+    assert {(vnf, name) for vnf, name, _ in osm.asked} == primitives | {("smf", "add-function")}
+    assert len(osm.asked) == 4
+    assert lines[-1] == "first: joined"
+    assert joiner.leaving == {}
+    # A function that is no longer ready is looked at until it is.
+    osm.ready.discard("smf")
+    lines.clear()
+    follow(joiner, 0, range(1))
+    assert (joiner.settled, [line for line in lines if "joined" in line]) == (set(), [])
+    osm.ready.add("smf")
+    monkeypatch.setattr("operate.slices.AGAIN", 600.0)
+    follow(joiner, 0, range(1))
+    assert (joiner.settled, lines[-1]) == ({"first"}, "first: joined")
+
+
+def test_a_look_at_a_joined_slice_that_fails_is_not_repeated_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    osm, lines = Osm(), list[str]()
+    joiner = Joiner(osm, lines.append)
+    follow(joiner, 0, range(3))
+    lines.clear()
+    then = time.monotonic()
+    moments = iter([700.0, *[701.0] * 9])
+    monkeypatch.setattr("operate.slices.time.monotonic", lambda: then + next(moments))
+    monkeypatch.setattr(osm, "answer", lambda *_: {"sbi": {"state": "blocked"}})
+    follow(joiner, 0, range(3))
+    assert lines == ["error: first.shared/amf:sbi has no WireGuard key, its state is blocked"]
 
 
 def test_a_slice_takes_no_other_slices_place_at_a_shared_service(
