@@ -254,7 +254,10 @@ def test_the_program_says_where_large_packets_vanish(rule: str, vanish: bool) ->
     text = f"table inet t {{ chain c {{ {hook} }}; }}"
     script = f"ip link set lo up && nft '{text}' && exec \"$@\""
     before = ("unshare", "--net", "sh", "-c", script, "sh")
-    answer = run({"a": ["127.0.0.1", 0.3, 1280], "b": ["::1", 0.3, 1280]}, *before)
+    answer = run(
+        {"a": ["127.0.0.1", 0.3, 1280], "b": ["::1", 0.3, 1280], "c": ["127.0.0.2", 0.3, 1281]},
+        *before,
+    )
     assert {counts[3] for counts in answer.values()} == {vanish}
 
 

@@ -73,7 +73,8 @@ class Asked:
 
 
 def checksum(data: bytes) -> int:
-    """Return the Internet checksum (RFC 1071) of an even number of bytes."""
+    """Return the Internet checksum (RFC 1071)."""
+    data += b"\0" * (len(data) % 2)
     total: int = sum(struct.unpack("!{}H".format(len(data) // 2), data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
