@@ -151,7 +151,7 @@ def _ends(answer: Answer) -> Iterable[End]:
 
 def _link(end: End, other: End | None, earlier: Mapping[Any, End], now: float) -> Link:
     both = [end] if other is None else [end, other]
-    worst = min(both, key=lambda each: _rank(each.state()))
+    worst = min(both, key=lambda each: (_rank(each.state()), not each.told().get("reason")))
     far = other.name if other is not None else str(end.peer.get("peer", ""))
     inner = other.inner if other is not None else str(end.peer.get("prefixes", ""))
     keys = [at for each in both if (at := _seconds(each.details.get("key-since"))) is not None]

@@ -55,6 +55,13 @@ def test_the_worse_end_counts_and_its_reason_is_shown() -> None:
     assert link.cells()["state"] == "down, seen 5 min ago"
 
 
+def test_a_reason_is_shown_whichever_end_has_it_and_though_both_are_up() -> None:
+    for index, name in enumerate(("vpn-server", "vpn-client")):
+        both = answers()
+        both[index].shown[name]["reason"] = "large packets vanish"
+        assert links(both)[0].reason == "large packets vanish"
+
+
 def test_each_peer_of_a_gateway_has_a_row_with_its_own_state() -> None:
     peers = [peer(f"cell{n}", f"K{n}", f"10.42.0.{n}") for n in range(1, 4)]
     peers[1]["state"] = "down"
