@@ -18,8 +18,8 @@ from vpnaas.plan import ECHO, MAX_PROBES, RECENT, Plan, conclude
 from vpnaas.status import Memory, link_status, summary
 from vpnaas.tunnels.technology import Echo, LinkPlan
 from vpnaas.vdu.programs import source
+from vpnaas.vdu.programs.echo import Asked, message
 from vpnaas.vdu.programs.echo import Echo as Asking
-from vpnaas.vdu.programs.echo import message
 from vpnaas.vdu.steps import Results
 
 LAPTOP = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE="
@@ -259,6 +259,15 @@ def test_the_program_says_where_large_packets_vanish(rule: str, vanish: bool) ->
         *before,
     )
     assert {counts[3] for counts in answer.values()} == {vanish}
+
+
+def test_the_program_waits_for_large_packets_on_a_long_way() -> None:
+    one = Asked(0, "192.0.2.1", 6, 1280)
+    one.sent = [0.02 * number for number in range(5)]
+    one.answered = {number: at + 1.2 for number, at in enumerate(one.sent)}
+    one.large = [at + 1.3 for at in one.sent]
+    assert not one.done(2.6)
+    assert one.done(5.0)
 
 
 def test_large_packets_that_vanish_are_named_while_the_link_is_up() -> None:

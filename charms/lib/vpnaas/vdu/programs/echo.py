@@ -22,7 +22,7 @@ BURST, GAP = 5, 0.02
 PAUSE = 0.5
 """Seconds between further requests, and for which late answers count after the first one."""
 LARGE_SECONDS = 1.0
-"""For an answer to a large request; a slow link takes its time for both."""
+"""For an answer to a large request, besides two round trips: a slow link has more to carry."""
 LARGE = 0x8000
 """Least sequence number of a large request."""
 BATCH = 50
@@ -61,13 +61,18 @@ class Asked:
         if not self.answered:
             return now >= self.until
         if not self.fits:
-            return len(self.large) == BURST and now >= self.large[-1] + LARGE_SECONDS
+            patience = LARGE_SECONDS + 2 * min(self.took())
+            return len(self.large) == BURST and now >= self.large[-1] + patience
         waited = now >= min(self.answered.values()) + PAUSE
         return waited or len(self.answered) == len(self.sent) >= BURST
 
+    def took(self) -> List[float]:
+        """Return the seconds until each answer."""
+        return [at - self.sent[sequence] for sequence, at in self.answered.items()]
+
     def result(self) -> List[Any]:
         """Return requests, answers, milliseconds of the first answer, and if large ones vanish."""
-        took = [at - self.sent[sequence] for sequence, at in self.answered.items()]
+        took = self.took()
         first = round(1000 * min(took), 2) if took else None
         return [len(self.sent), len(took), first, len(took) == len(self.sent) and not self.fits]
 
