@@ -12,6 +12,7 @@ from builder.documents import read
 from builder.validate.context import Document
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 MAPPED = ipaddress.ip_network("::ffff:0:0/96")
 
 
@@ -75,7 +76,7 @@ EMPTY = {"", "none", "auto"}
 RANGE = re.compile(r"([0-9]{1,10})\.\.([0-9]{1,10})")
 
 
-def _among(words: list[str], text: str) -> bool:
+def among(words: list[str], text: str) -> bool:
     """Tell whether a text is one of some words, or a whole number in a range such as 1280..9500."""
     ranges = [match for match in map(RANGE.fullmatch, words) if match]
     number = int(text) if re.fullmatch("0|[1-9][0-9]{0,9}", text) else -1
@@ -85,8 +86,8 @@ def _among(words: list[str], text: str) -> bool:
 def _fits(kind: str, words: list[str], text: str) -> bool:
     """Tell whether a text has a form of FORMS."""
     parts = text.split(",") if FORMS[kind].get("list") else [text]
-    once = FORMS[kind].get("once")
-    keys = [part.partition("=")[0].strip(" ") for part in parts if once or "=" in part]
+    once = re.compile(FORMS[kind].get("once", ""))
+    keys = [key.groups() for part in parts if (key := once.fullmatch(part.strip(" ").upper()))]
     if len(keys) > len(set(keys)) or len(parts) > FORMS[kind].get("most", len(parts)):
         return False
     return all(_part_fits(kind, words, part.strip(" ")) for part in parts)
@@ -95,11 +96,11 @@ def _fits(kind: str, words: list[str], text: str) -> bool:
 def _part_fits(kind: str, words: list[str], part: str) -> bool:
     form = FORMS[kind]
     if kind == "one-of":
-        return _among(words, part)
+        return among(words, part)
     if "options" in form:
         key, equals, value = (word.strip(" ") for word in part.partition("="))
         known = form["options"].get(key)
-        return bool(equals) and known is not None and _among(known or [value], value)
+        return bool(equals) and known is not None and among(known or [value], value)
     if "pattern" in form:
         pattern = form["pattern"].replace("<slice>", FORMS["slice"]["pattern"])
         return re.fullmatch(pattern, part) is not None

@@ -19,6 +19,7 @@ from builder.documents import (
 from builder.parameters.agreement import disagreements
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Catalog, Document, numbered
+from builder.validate.link_rules import ends, links
 from builder.validate.params_models import MODELS, UUID, normalised
 from builder.validate.params_rules import addresses, resources, service, values, wrong_key
 from builder.validate.pool_rules import fixed, pools
@@ -79,7 +80,7 @@ def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[
     request = Request(document, nsd, vnfds, catalog, where)
     problems: set[Problem] = set()
     ours = (_tables, _several_vims, _subnets_elsewhere, _keys, _supplied)
-    for check in (*ours, resources, addresses, pools, service, values):
+    for check in (*ours, resources, addresses, pools, service, values, links, ends):
         problems |= set(check(request))
     return problems
 
@@ -210,7 +211,7 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
             networks = networks.get(vim) or set(networks) - set(named.values())
         if networks or name in managed:
             continue
-        for address in fixed(request, index, connection, link):
+        for _, address in fixed(request, index, connection, place, link):
             yield request.tell(
                 "params-vim-subnet", place, index=index, vim=vim, name=name, address=address
             )

@@ -4,19 +4,17 @@ NBI accepts every value in `additionalParams`. A wrong value appears only an hou
 primitive. These rules know the packages, so they compare the value with the charm's action first.
 """
 
-import ipaddress
 import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
 from builder import documents
-from builder.documents import NICS, links_of, nics_at, placeholder, walk
-from builder.parameters.agreement import technology
+from builder.documents import NICS, links_of, placeholder, walk
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Document, day12_of, numbered
-from builder.validate.pool_rules import profiles
+from builder.validate.pool_rules import fixed, misplaced, network_of, profile_of
 from builder.validate.primitive_rules import (
     BUILT_IN,
     LOOPBACK,
@@ -34,8 +32,6 @@ SECRET = re.compile("pass|secret|key|token", re.IGNORECASE)
 NULLS = ("None", "null", "Null", "NULL", "~")
 LOOK_ALIKE = {"Zs", "Zl", "Zp", "Cc", "Cf", "Pd", "Pi", "Pf"}
 """Unicode categories: blanks, control and format characters, dashes, typographic quotes."""
-BESIDE = ("inner-address", "ue-pool", "inner-pool", "dns", "second-dns")
-"""Parameters with addresses that are on none of the VDU's own networks."""
 ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}[0-9\s/]*")
 
 
@@ -67,47 +63,30 @@ def addresses(request: Request) -> Iterator[Problem]:
     for place, link in numbered("vld", request.document.get("vld")):
         profile = link.get("ip-profile") or {}
         subnet, gateway = profile.get("subnet-address"), profile.get("gateway-address")
-        network = _network(subnet) if subnet else None
+        network = network_of(subnet)
         if network is not None and subnet != str(network):
             spot = f"{place}/ip-profile/subnet-address"
             yield request.tell("params-address/subnet", spot, subnet=subnet, network=network)
-        if network is not None and gateway and not _inside(gateway, network):
+        if network is not None and gateway and misplaced(gateway, network) == "outside":
             spot = f"{place}/ip-profile/gateway-address"
             yield request.tell("params-address/gateway", spot, gateway=gateway, subnet=subnet)
-        seen = {gateway: "the gateway"} if gateway else {}
-        key = "vnfd-connection-point-ref"
-        for at, point in numbered(f"{place}/{key}", link.get(key)):
-            address = point.get("ip-address")
-            if not address:
-                continue
-            spot, words = f"{at}/ip-address", {"address": address, "link": link, "subnet": subnet}
-            if network is not None and not _inside(address, network):
-                yield request.tell("params-address/outside", spot, **words)
-            elif network is not None and _reserved(address, network):
-                yield request.tell("params-address/reserved", spot, **words)
+    for name in {link["id"]: "" for link in request.nsd.get("virtual-link-desc") or ()}:
+        yield from _of_link(request, name, *request.links().get(name, ("vld", {})))
+
+
+def _of_link(request: Request, name: str, place: str, link: Document) -> Iterator[Problem]:
+    profile = profile_of(request, name)
+    subnet, gateway = profile.get("subnet-address"), profile.get("gateway-address")
+    network = network_of(subnet)
+    seen = {gateway: "the gateway"} if gateway else {}
+    for member, connection, other in links_of(request.nsd):
+        for at, address in fixed(request, member, connection, place, link) if other == name else ():
+            spot, words = f"{at}/ip-address", {"address": address, "link": name, "subnet": subnet}
+            if case := misplaced(address, network) if network else "":
+                yield request.tell(f"params-address/{case}", spot, **words)
             if address in seen:
                 yield request.tell("params-address/taken", spot, owner=seen[address], **words)
-            seen.setdefault(address, point["member-vnf-index-ref"])
-
-
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    try:
-        return ipaddress.ip_network(text, strict=False)
-    except ValueError:  # 010.0.0.0/8 passes NBI's pattern
-        return None
-
-
-def _inside(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
-    try:
-        return ipaddress.ip_address(address) in network
-    except ValueError:
-        return False
-
-
-def _reserved(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
-    """Tell whether an address is that of the network, or its broadcast address."""
-    ends = (network.network_address, network.broadcast_address)
-    return network.version == 4 and network.prefixlen < 31 and ipaddress.ip_address(address) in ends
+            seen.setdefault(address, member)
 
 
 def service(request: Request) -> Iterator[Problem]:
@@ -138,32 +117,20 @@ def values(request: Request) -> Iterator[Problem]:
         package = request.catalog.package(str(vnfd.get("id")))
         if not vnfd or index not in given:
             continue
-        at, entry = given[index]
         for _, configured in day12_of("", vnfd["df"][0]):
-            place, params = _params_of(at, entry, str(configured["id"]))
-            own = _networks(request, index, configured["id"])
+            place, params = request.params(index, str(configured["id"]))
             for primitive in configured.get("initial-config-primitive") or ():
                 name = documents.charm_of(configured, primitive)
                 charm = charm_of(package, name) if name and package else None
                 yield from _values(request, place, params, primitive, charm)
-                yield from _captured(request, place, params, primitive, own)
         day_0 = files_of(package, vnfd) if package else {}
         for vdu, text in day_0.items():
-            place, params = _params_of(at, entry, vdu)
+            place, params = request.params(index, vdu)
             for name in sorted(variables(text) & params.keys()):
                 if params[name] is None:
                     yield request.tell(
                         "params-value/none", f"{place}/{name}", index=index, vdu=vdu, text=TEXT
                     )
-
-
-def _params_of(at: str, entry: Document, target: str) -> tuple[str, Document]:
-    """Return (place, additionalParams) for a day1-2 entry: a VDU's own, else the VNF's."""
-    key = "additionalParamsForVdu"
-    for inner, vdu in numbered(f"{at}/{key}", entry.get(key)):
-        if vdu["vdu_id"] == target and vdu.get("additionalParams"):
-            return f"{inner}/additionalParams", vdu["additionalParams"]
-    return f"{at}/additionalParams", entry.get("additionalParams") or {}
 
 
 def _values(
@@ -177,71 +144,6 @@ def _values(
         if reason:
             words = {"parameter": parameter, "primitive": primitive, "reason": reason}
             yield request.tell("params-value/unfit", f"{place}/{name}", **words)
-    yield from _covered(request, place, params, primitive)
-
-
-def _covered(
-    request: Request, place: str, params: Document, primitive: Document
-) -> Iterator[Problem]:
-    """Prefixes that a link takes from peers must leave out its own inner address."""
-    names, values = _filled(params, primitive)
-    try:
-        own = ipaddress.ip_interface(values["inner-address"]).ip
-        texts = values["accept-prefixes"].split(",")
-        prefixes = [ipaddress.ip_network(text.strip(" ")) for text in texts]
-    except (KeyError, ValueError):
-        return  # Not a link's, switched off, or of another form, which has its own problem.
-    spot = placeholder(names["accept-prefixes"]) or placeholder(names["inner-address"])
-    for prefix in prefixes:
-        if own in prefix:
-            yield request.tell("params-value/covers", f"{place}/{spot}", prefix=prefix, own=own)
-
-
-def _filled(params: Document, primitive: Document) -> tuple[Document, dict[str, str]]:
-    """Return the values of a primitive's parameters as the descriptor has them, and filled in."""
-    names = {each["name"]: each.get("value") for each in primitive.get("parameter") or ()}
-    return names, {key: str(params.get(placeholder(value), value)) for key, value in names.items()}
-
-
-def _captured(
-    request: Request,
-    place: str,
-    params: Document,
-    primitive: Document,
-    own: list[tuple[str, ipaddress.IPv4Network | ipaddress.IPv6Network]],
-) -> Iterator[Problem]:
-    """What is inside of tunnels must leave out the networks on which the VDU is."""
-    names, values = _filled(params, primitive)
-    word = technology({"vpn_technology": values.get("technology", "")}, values.get("link", ""))
-    outer = word == "none" or "same-address" in values.get("ipsec-options", "")
-    for key in BESIDE[outer:]:
-        network = _network(values.get(key, ""))
-        for link, subnet in own:
-            if network and network.version == subnet.version and network.overlaps(subnet):
-                spot = f"{place}/{placeholder(names[key]) or key}"
-                words = {"value": values[key], "subnet": subnet, "link": link}
-                yield request.tell("params-value/captures", spot, key=key, **words)
-
-
-def _networks(
-    request: Request, index: str, target: str
-) -> list[tuple[str, ipaddress.IPv4Network | ipaddress.IPv6Network]]:
-    """Return the links on which the VDU of a day1-2 entry is, with their subnets if known."""
-    vnfd, given = request.vnfds[index], request.links()
-    managed = [vdu for vdu, _ in nics_at(vnfd, [vnfd.get("mgmt-cp")])]
-    own = managed if target == vnfd["id"] else [target]
-    found = []
-    for member, connection, name in links_of(request.nsd):
-        listed = connection.get("constituent-cpd-id") or ()
-        points = [each.get("constituent-cpd-id") for each in listed]
-        if member != index or not any(vdu in own for vdu, _ in nics_at(vnfd, points)):
-            continue
-        link = given.get(name, ("", {}))[1]
-        if not (link.get("vim-network-name") or link.get("vim-network-id")):
-            profile = link.get("ip-profile") or profiles(request.nsd["df"][0]).get(name) or {}
-            network = _network(str(profile.get("subnet-address") or ""))
-            found += [(name, network)] if network else []
-    return found
 
 
 def _unfit(
@@ -299,6 +201,6 @@ def odd_text(value: str) -> str:
     if value.strip(" \t") != value or (value.count("\n") == 1 and value.endswith("\n")):
         return "begins or ends with a blank or a line end; allowed: without"
     for part in map(str.strip, value.split(",")):
-        if ADDRESS.fullmatch(part) and _network(part) is None:
+        if ADDRESS.fullmatch(part) and network_of(part) is None:
             return "looks like an IPv4 address but is not one; allowed: such as 192.0.2.1/24"
     return ""

@@ -10,30 +10,34 @@ from typing import Any
 
 from builder.documents import ip_profile, links_of, nics_at, walk
 from builder.validate.context import Context, Document, rule
+from builder.validate.forms import Network
 from builder.validate.problem import Problem
 from builder.validate.request import Request
 
 AGENTS = 2  # Addresses that DHCP takes where highly available (Neutron's dhcp_agents_per_network).
 
 
-def fixed(request: Request, index: str, connection: Document, link: Document) -> list[str]:
-    """Return a member's fixed addresses on a link: those of its NICs, else the link's or NSD's."""
+def fixed(
+    request: Request, index: str, connection: Document, place: str, link: Document
+) -> list[tuple[str, str]]:
+    """Return a member's (place, fixed address) on a link: of its NICs, else the link's or NSD's."""
     constituents = connection.get("constituent-cpd-id") or ()
     points = {constituent.get("constituent-cpd-id") for constituent in constituents}
     nics = nics_at(request.vnfds.get(index, {}), points)
     of_nics = [
-        nic
-        for _, nic, (entry, vdu, _) in walk(request.document, "vnf[]/vdu[]/interface[]")
+        (at, nic)
+        for at, nic, (entry, vdu, _) in walk(request.document, "vnf[]/vdu[]/interface[]")
         if entry["member-vnf-index"] == index and (vdu["id"], nic["name"]) in nics
     ]
     of_link = [
-        point
-        for point in link.get("vnfd-connection-point-ref") or ()
+        (at, point)
+        for at, point, _ in walk(link, "vnfd-connection-point-ref[]", place)
         if point["member-vnf-index-ref"] == index
     ]
-    for places in (of_nics, of_link, constituents):
-        if addresses := [str(p["ip-address"]) for p in places if p.get("ip-address")]:
-            return addresses
+    for places in (of_nics, of_link, [(place, point) for point in constituents]):
+        found = [(at, str(p["ip-address"])) for at, p in places if p.get("ip-address")]
+        if found:
+            return found
     return []
 
 
@@ -43,20 +47,19 @@ def nsd_pools(ctx: Context) -> Iterator[Problem]:
     points = "df[]/vnf-profile[]/virtual-link-connectivity[]/constituent-cpd-id[]/ip-address"
     for place, address, (flavour, _, connection, _) in ctx.each(points):
         link = connection["virtual-link-profile-id"]
-        sentence = _taken(address, profiles(flavour).get(link) or {}, link)
-        if sentence:
+        profile = profiles(flavour).get(link) or {}
+        if sentence := _taken(address, profile, link):
             yield ctx.tell("link-dhcp", place, sentence=sentence)
+        network = network_of(profile.get("subnet-address"))
+        if network and misplaced(address, network):
+            yield ctx.tell("link-cidr/address", place, address=address, cidr=network)
 
 
 def pools(request: Request) -> Iterator[Problem]:
     """Fixed addresses must be outside of what the VIM hands out, and that must have room."""
-    given = request.links()
-    known = profiles(request.nsd["df"][0])
     for link_id in {link["id"] for link in request.nsd.get("virtual-link-desc") or ()}:
-        place, link = given.get(link_id, ("vld", {}))
-        if link.get("vim-network-name") or link.get("vim-network-id"):
-            continue  # its subnet is not OSM's
-        profile = link["ip-profile"] if "ip-profile" in link else known.get(link_id)
+        place, link = request.links().get(link_id, ("vld", {}))
+        profile = profile_of(request, link_id)
         if not profile:
             continue
         spot = f"{place}/ip-profile"
@@ -64,7 +67,7 @@ def pools(request: Request) -> Iterator[Problem]:
         without = 0
         for member, connection, name in links_of(request.nsd):
             if name == link_id:
-                own = set(fixed(request, member, connection, link))
+                own = {address for _, address in fixed(request, member, connection, place, link)}
                 without += not own
                 taken |= own
         for address in sorted(taken):
@@ -72,6 +75,37 @@ def pools(request: Request) -> Iterator[Problem]:
                 yield request.tell("params-dhcp", spot, sentence=sentence)
         if sentence := _room(profile, taken, without, link_id):
             yield request.tell("params-pool", spot, sentence=sentence)
+
+
+def profile_of(request: Request, link_id: str) -> Document:
+    """Return the ip-profile that LCM gives the VIM for a link; {} if it gives none.
+
+    That of the parameters replaces that of the NSD as a whole, even an empty one: LCM's ns.py calls
+    `vld_params.update`. The subnet of an existing network is not OSM's.
+    """
+    _, link = request.links().get(link_id, ("", {}))
+    if link.get("vim-network-name") or link.get("vim-network-id"):
+        return {}
+    known = profiles(request.nsd["df"][0]).get(link_id)
+    return dict(link.get("ip-profile", known) or {})
+
+
+def network_of(text: Any) -> Network | None:
+    """Return the network of an address or subnet, None of what is neither."""
+    try:
+        return ipaddress.ip_network(str(text or ""), strict=False)
+    except ValueError:  # 010.0.0.0/8 passes NBI's pattern
+        return None
+
+
+def misplaced(address: str, network: Network) -> str:
+    """Return how an address is none for a NIC in a network, "" if it is one."""
+    found = network_of(address)
+    if found is None or found.network_address not in network:
+        return "outside"
+    ends = (network.network_address, network.broadcast_address)
+    ends_count = network.version == 4 and network.prefixlen < 31
+    return "reserved" if ends_count and found.network_address in ends else ""
 
 
 def profiles(flavour: Document) -> dict[Any, Document]:

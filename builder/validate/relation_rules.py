@@ -59,13 +59,13 @@ def _relation(ctx: Context, place: str, relation: Document, find: Finder) -> Ite
     if (len(new), old) not in ((2, 0), (0, 2)):
         yield ctx.tell("relation-form", place)
     ends = []
-    for side in _sides(place, relation):
+    for side in sides(place, relation):
         end = yield from find(side)
         ends.append((side, end))
     yield from _compared(ctx, place, ends)
 
 
-def _sides(place: str, relation: Document) -> list[Side]:
+def sides(place: str, relation: Document) -> list[Side]:
     """Return the ends; in the deprecated form the first entity is the provider."""
     ends = [
         Side(

@@ -25,6 +25,15 @@ class Request(Reporter):
         key = "additionalParamsForVnf"
         return {m["member-vnf-index"]: (at, m) for at, m in numbered(key, self.document.get(key))}
 
+    def params(self, index: str, target: str) -> tuple[str, Document]:
+        """Return (place, additionalParams) for a day1-2 entry: a VDU's own, else the VNF's."""
+        at, entry = self.members().get(index, ("", {}))
+        key = "additionalParamsForVdu"
+        for inner, vdu in numbered(f"{at}/{key}", entry.get(key)):
+            if vdu["vdu_id"] == target and vdu.get("additionalParams"):
+                return f"{inner}/additionalParams", vdu["additionalParams"]
+        return f"{at}/additionalParams", entry.get("additionalParams") or {}
+
     def vims(self) -> dict[str, str]:
         """Return the VIM of each member of `vnf`, "" where it names none, by its index."""
         return {

@@ -165,20 +165,25 @@ CASES = [
     ),
     Case(
         "params-address",
-        lambda d: d["vld"][0]["vnfd-connection-point-ref"].append(
-            {
-                "member-vnf-index-ref": "1",
-                "vnfd-connection-point-ref": "data-ext",
-                "ip-address": "10.0.0.2",
-            }
+        lambda d: (
+            d.pop("vnf")
+            and d["vld"][0]["vnfd-connection-point-ref"].append(
+                {
+                    "member-vnf-index-ref": "1",
+                    "vnfd-connection-point-ref": "data-ext",
+                    "ip-address": "10.0.0.2",
+                }
+            )
         ),
-        at="vnfd-connection-point-ref[1]/ip-address",
+        at="vnfd-connection-point-ref[0]/ip-address",
     ),
     Case(
         "params-address",
         edit(f"{REF}/ip-address", "10.0.0.255"),
         at=f"{REF.replace('/0', '[0]')}/ip-address",
     ),
+    Case("params-address", edit(f"{NIC}/ip-address", "10.1.0.2"), at="interface[0]/ip-address"),
+    Case("params-address", edit(f"{NIC}/ip-address", "10.0.0.0"), at="interface[0]/ip-address"),
     Case(
         "params-address",
         edit("vld/0/ip-profile/subnet-address", "10.0.0.1/24"),

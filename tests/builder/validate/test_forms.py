@@ -12,6 +12,7 @@ from vpnaas.base.declared import parameters_of
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.intent import link_params
 from vpnaas.params.ipsec import OPTIONS
+from vpnaas.params.qos import LinkQos
 
 from builder import charms
 from builder.tree import Tree
@@ -26,11 +27,15 @@ NUMBERS = {
     "mtu": (["0", "1280", "9500"], ["1", "68", "1279", "9501"]),
     "resource-blocks": (["25", "50", "100"], ["26", "75"]),
     "allow-experiments": (["yes", "no"], ["nope", "Yes", "y"]),
+    "five-qi": (["1", "9", "79", "90"], ["11", "68", "75", "81", "91"]),
 }
 LINK = {"link": "s6a", "technology": "ipsec", "inner-address": "10.9.0.1/24"}
 
 
 def of_link(name):
+    if name == "five-qi":
+        parse = parameters_of(LinkQos)[name].metadata["parse"]
+        return lambda text: parse(name, int(text))
     return lambda text: link_params({**LINK, name: int(text) if name == "mtu" else text})
 
 

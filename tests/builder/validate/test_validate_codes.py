@@ -25,7 +25,7 @@ def test_the_page_has_one_row_for_each_code():
 
 
 def test_every_code_has_a_case():
-    files = [HERE / f"test_validate_{name}.py" for name in ("archives", "keys", "params")]
+    files = [HERE / f"test_validate_{name}.py" for name in ("archives", "keys", "links", "params")]
     source = "".join(path.read_text() for path in files)
     shown = {case.code for case in (*validate_cases.CASES, *params_cases.CASES)} | ELSEWHERE
     assert sorted(CODES) == sorted(shown | {code for code in CODES if f'"{code}"' in source})

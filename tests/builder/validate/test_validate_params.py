@@ -418,7 +418,13 @@ def test_dhcp_of_the_nsd_counts_where_no_ip_profile_is_given(cidr, address, dhcp
     del document["vld"][0]["ip-profile"]
     document["vld"][0]["vnfd-connection-point-ref"][0]["ip-address"] = address
     del document["vnf"]
+    del nsd["df"][0]["vnf-profile"][0]["virtual-link-connectivity"][1]["constituent-cpd-id"][0][
+        "ip-address"
+    ]
     assert [p.code for p in validate_params("ns", document, known)] == problems
+    document["vld"][0]["ip-profile"] = {}  # LCM takes it in place of the NSD's.
+    assert validate_params("ns", document, known) == []
+    del document["vld"][0]["ip-profile"]
     document["vld"][0]["vim-network-name"] = "there"
     assert validate_params("ns", document, known) == []
 
@@ -511,6 +517,8 @@ def test_no_peer_may_announce_the_links_own_address(inner, accepted, covering, l
     values = {"link": "left", "inner-address": "<inner>", "accept-prefixes": "<accepted>"}
     if literal:
         values["accept-prefixes"] = accepted
+    if inner == "pool":
+        values["technology"] = "ipsec"
     made = vnf()
     made.put(
         f"{ENTRY}/0/initial-config-primitive/1/parameter",

@@ -180,11 +180,13 @@ def test_each_execution_environment_may_take_the_management_address_first(tmp_pa
 @pytest.mark.parametrize(
     ("layer", "place"),
     [
-        ({"ip-version": "ipv6", "cidr": "192.168.8.0/24"}, "/ip-version"),
-        ({"ip-version": "ipv4", "cidr": "fd00::/64"}, "/ip-version"),
-        ({"cidr": "192.168.8.0/24", "gateway-ip": "192.168.9.1"}, "/gateway-ip"),
-        ({"cidr": "192.168.8.0/24", "gateway-ip": "fd00::1"}, "/gateway-ip"),
-        ({"ip-version": "ipv4", "cidr": "192.168.8.0/24", "gateway-ip": "192.168.8.1"}, None),
+        ({"ip-version": "ipv6", "cidr": "10.0.0.0/24"}, "/ip-version"),
+        ({"cidr": "10.1.0.0/24"}, "/ip-address"),
+        ({"cidr": "10.0.0.1/32"}, None),
+        ({"cidr": "fd00::/64"}, "/ip-address"),
+        ({"cidr": "10.0.0.0/24", "gateway-ip": "192.168.9.1"}, "/gateway-ip"),
+        ({"cidr": "10.0.0.0/24", "gateway-ip": "fd00::1"}, "/gateway-ip"),
+        ({"ip-version": "ipv4", "cidr": "10.0.0.0/24", "gateway-ip": "10.0.0.9"}, None),
         ({"gateway-ip": "192.168.8.1"}, None),
     ],
 )
