@@ -24,6 +24,12 @@ def _matching(pattern: str, allowed: str) -> AfterValidator:
 
 
 def _wim(value: Any) -> Any:
+    if value is None or isinstance(value, bool) or re.fullmatch(UUID, str(value)):
+        return value
+    raise ValueError("false, or the UUID of a WIM; in wim_account its name")
+
+
+def _named_wim(value: Any) -> Any:
     if value is None or (isinstance(value, (bool, str)) and value != ""):
         return value
     raise ValueError("false, or a WIM")
@@ -31,18 +37,29 @@ def _wim(value: Any) -> Any:
 
 def _network(value: Any) -> Any:
     names = list(value.values()) if isinstance(value, dict) else [value]
-    if not names or not all(isinstance(name, str) and name for name in names):
+    if not names or not all(isinstance(name, str) and 0 < len(name) < 256 for name in names):
         raise ValueError("the name of a network, or a mapping from VIM to name")
     return value
 
 
+def _provider(value: dict[str, Any]) -> dict[str, Any]:
+    for key in ("physical-network", "segmentation-id"):
+        given = value.get(key, "-")
+        if not isinstance(given, str) or not re.fullmatch(NAME, given):
+            raise ValueError(f"a mapping whose {key} is a text, in quotes")
+    return value
+
+
+NAME = r"[^,;()'\"]{1,255}"
 OCTET = r"(25[0-5]|2[0-4][0-9]|[01]?[0-9]?[0-9])"
 UUID = r"[a-fA-F0-9]{8}(-[a-fA-F0-9]{4}){3}-[a-fA-F0-9]{12}"
 MAC = r"[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}"
 IPV4 = rf"({OCTET}\.){{3}}{OCTET}"
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=255)]
 WORDS = {
-    "name": Name,
+    "text": Name,
+    "name": Annotated[Name, _matching(NAME, "a name without any of , ; ( ) ' \"")],
+    "description": Annotated[str, _matching("[^'\"]{1,255}", "1 to 255 characters without quotes")],
     "string": str,
     "uuid": Annotated[Name, _matching(UUID, "a UUID")],
     "mac": Annotated[Name, _matching(MAC, "a unicast MAC address, a:b:c:d:e:f")],
@@ -56,9 +73,11 @@ WORDS = {
     "free": Free,
     # Not unions, because pydantic reports one error for each type of a union.
     "wim": Annotated[Any, BeforeValidator(_wim)],
+    "named-wim": Annotated[Any, BeforeValidator(_named_wim)],
+    "provider": Annotated[Free, AfterValidator(_provider)],
     "network": Annotated[Any, BeforeValidator(_network)],
 }
-MODELS = models("params.yaml", ("ns", "nsi"), WORDS)
+MODELS = models("params.yaml", ("ns", "nsi"), WORDS, null=False)
 
 
 def normalised(kind: str, document: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ WORDS = {
     "free": schema.Free,
     "any": Any,
 }
-NEVER_NULL = ("scalar", "addresses", "network", "wim")
+NEVER_NULL = ("scalar", "addresses")
 LENGTHS: dict[str, dict[str, Any]] = {
     "some": {"min_length": 1},
     "one": {"min_length": 1, "max_length": 1},
@@ -36,26 +36,26 @@ LEAST = "at least"
 class _Table:
     """A table, with the types of its words."""
 
-    def __init__(self, words: Mapping[str, Any]) -> None:
-        self.words = words
+    def __init__(self, words: Mapping[str, Any], null: bool) -> None:
+        self.words, self.null = words, null
 
     def model(self, name: str, rows: dict[str, Any]) -> type[BaseModel]:
         fields: dict[str, Any] = {}
         for keys, kind in rows.items():
             for key in keys.split(", ") if keys != LEAST else ():
-                alias = key.removesuffix("!")
                 # The names of fields are never used: documents have the keys of the table.
-                fields[f"f{len(fields)}"] = self._field(alias, kind, mandatory=key != alias)
+                fields[f"f{len(fields)}"] = self._field(key.rstrip("!?"), kind, key[-1])
         return create_model(name, __base__=schema.Model, **fields)
 
-    def _field(self, key: str, kind: Any, mandatory: bool) -> tuple[Any, Any]:
+    def _field(self, key: str, kind: Any, mark: str) -> tuple[Any, Any]:
         """Return the type of a key, and pydantic's field with its default."""
+        mandatory, null = mark == "!", self.null or mark == "?"
         word, _, text = kind.partition(" = ") if isinstance(kind, str) else ("", "", "")
         default = yaml.safe_load(text) if text else None
         made = self._type(key, word or kind)
-        if isinstance(kind, list) and "or null" not in kind and not mandatory:
+        if isinstance(kind, list) and "or null" not in kind and not mandatory and mark != "?":
             default = []
-        if default is None and not mandatory and word not in NEVER_NULL:
+        if default is None and not mandatory and null and word not in NEVER_NULL:
             made = made | None if made is not Any else Any
         return made, Field(... if mandatory else default, alias=key)
 
@@ -82,11 +82,11 @@ def _enough(need: int) -> AfterValidator:
 
 
 def models(
-    file: str, kinds: Iterable[str], words: Mapping[str, Any] = WORDS
+    file: str, kinds: Iterable[str], words: Mapping[str, Any] = WORDS, null: bool = True
 ) -> dict[str, type[BaseModel]]:
     """Return the models of the documents in a table of this package."""
     rows = documents.load(Path(__file__).with_name(file).read_text(encoding="utf-8"))
-    table = _Table(words)
+    table = _Table(words, null)
     return {kind: table.model(kind, rows[kind]) for kind in kinds}
 
 

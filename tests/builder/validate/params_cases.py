@@ -76,6 +76,32 @@ CASES = [
     Case("wrong-value", edit(f"{EXTRA}/additionalParams", []), at="additionalParams"),
     Case("wrong-value", edit(f"{EXTRA}/config-units", 0), at="config-units"),
     Case("wrong-value", edit("config-units", "2"), at="config-units"),
+    # NBI takes null for a subnet and what is beside it, and for nothing else but a WIM.
+    Case("wrong-value", edit("vnf", None), at="vnf"),
+    Case("wrong-value", edit("vld/0/ip-profile", None), at="ip-profile"),
+    Case("wrong-value", edit(f"{EXTRA}/additionalParams", None), at="additionalParams"),
+    Case("wrong-value", edit(f"{NIC}/ip-address", None), at="ip-address"),
+    # Its names have none of , ; ( ) ' ".
+    Case("wrong-value", edit(f"{EXTRA}/member-vnf-index", "1,2"), at="member-vnf-index"),
+    Case("wrong-value", edit("vnf/0/vdu/0/instance_name", "vm (1)"), at="instance_name"),
+    Case("wrong-value", edit("nsDescription", "it's"), at="nsDescription"),
+    Case("wrong-value", edit("vld/0/wimAccountId", "wim"), at="wimAccountId"),
+    Case("wrong-value", edit("vld/0/vim-network-name", "n" * 256), at="vim-network-name"),
+    Case(
+        "wrong-value",
+        edit("vld/0/provider-network", {"physical-network": "p", "segmentation-id": 100}),
+        at="provider-network",
+    ),
+    Case(
+        "missing-key",
+        edit(f"{EXTRA}/additionalParamsForKdu", [{"additionalParams": {}, "config-units": 1}]),
+        at="additionalParamsForKdu[0]/kdu_name",
+    ),
+    Case(
+        "wrong-value",
+        edit(f"{EXTRA}/affinity-or-anti-affinity-group", [{"id": "a"}]),
+        at="affinity-or-anti-affinity-group[0]",
+    ),
     Case("wrong-value", edit("timeout_ns_deploy", "7200"), at="timeout_ns_deploy"),
     Case("wrong-value", edit("timeout_ns_deploy", 7200.0), at="timeout_ns_deploy"),
     Case("wrong-value", edit("vld/0/ip-profile/dhcp-params/count", "10"), at="dhcp-params/count"),

@@ -136,6 +136,35 @@ def test_the_service_has_parameters_of_its_own():
     assert validate_params("ns", {**PARAMS, "additionalParamsForNs": {"wan": "x"}}, known) == []
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        edit("vld/0/ip-profile/dns-server", None),
+        edit("vld/0/ip-profile/gateway-address", None),
+        edit("vld/0/wimAccountId", None),
+        edit("vld/0/wim_account", "wim"),
+        edit("vld/0/vim-network-name", "it's (a) network"),
+        edit("vld/0/provider-network", {"physical-network": "p", "segmentation-id": "100", "x": 1}),
+        edit(
+            f"{EXTRA}/affinity-or-anti-affinity-group", [{"id": "a", "vim-affinity-group-id": "b"}]
+        ),
+    ],
+)
+def test_what_nbi_takes_is_taken(change):
+    document = copy.deepcopy(PARAMS)
+    change(document)
+    assert validate_params("ns", document, catalog()) == []
+
+
+@pytest.mark.parametrize("key", ["netslice-subnet", "netslice-vld"])
+def test_a_list_of_a_slice_has_an_entry(key):
+    (found,) = validate_params("nsi", {key: []}, Catalog())
+    assert (found.code, found.sentence) == (
+        "wrong-value",
+        "[] is not allowed; allowed: a list with an entry",
+    )
+
+
 def test_an_empty_mapping_for_a_vdu_leaves_those_of_the_vnf():
     document = copy.deepcopy(PARAMS)
     own = [{"vdu_id": "vm", "additionalParams": {}}]
