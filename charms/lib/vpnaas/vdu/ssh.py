@@ -235,11 +235,11 @@ class Vdu:
         if sent in result.out:
             return
         said = " ".join((result.out or result.err).split())[:200]
-        does, such = "runs no command and says {}", "exit or exec"
+        does, such = "its shell runs no command and says {}", "exit or exec"
         if mark in result.out:
-            does, such = "reads what is meant for the command", "cat or read"
-        what = "{} lets {} in, but its shell {}; see what .bashrc and the like do without a"
-        what += " terminal, such as {}"
+            does, such = "its shell reads what is meant for the command", "cat or read"
+        what = "{} lets {} in, but {}; see what .bashrc and the like do without a terminal, such as"
+        what += " {}"
         does = does.format(fields.shown(said) if said else "nothing")
         raise VduError(what.format(self._login.host, self._login.user, does, such))
 
