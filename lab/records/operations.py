@@ -110,10 +110,22 @@ def fail_operation(store: Store, operation: Document, reason: str, state: str = 
             if kind == "instantiate":
                 nsr["operational-status"] = nsr["config-status"] = "failed"
                 nsr["_admin"]["nsState"] = "INSTANTIATED"
+                for vca in (*nsr["_admin"]["deployed"]["VCA"], *nsr["configurationStatus"]):
+                    vca["status"] = "BROKEN" if vca["status"] == "BUILDING" else vca["status"]
             if kind == "terminate":
                 nsr["operational-status"] = "failed"
             nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
+        if kind == "instantiate":
+            end_building(store, operation["nsInstanceId"])
     return before == "PROCESSING"
+
+
+def end_building(store: Store, ns_id: str) -> None:
+    """Mark the VDUs of a service that nobody builds any more."""
+    for record in [r for r in store.all(VNFRS) if r["nsr-id-ref"] == ns_id]:
+        with store.edit(VNFRS, record["_id"]) as vnfr:
+            for vdur in vnfr["vdur"]:
+                vdur["status"] = "ERROR" if vdur["status"] == "BUILD" else vdur["status"]
 
 
 def end_slice_operation(store: Store, operation: Document, error: str = "") -> str:

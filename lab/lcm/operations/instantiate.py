@@ -6,6 +6,7 @@ from lab.descriptors.service import service, vnfrs_of
 from lab.lcm.bring_up import STAGES, Instantiation, Report
 from lab.lcm.request import request
 from lab.lcm.work import Work, configuration_status, new_vca
+from lab.records.operations import end_building
 from lab.records.store import NSRS, VNFRS, Document
 from lab.vca.model import Model
 
@@ -56,9 +57,7 @@ def _finish(work: Work, operation: Document, report: Report) -> str:
     for record in vnfrs_of(work.store, ns_id).values():
         with work.store.edit(VNFRS, record["_id"]) as vnfr:
             vnfr["_admin"]["nsState"] = "INSTANTIATED"
-            for vdur in vnfr["vdur"]:
-                if vdur["status"] == "BUILD":
-                    vdur["status"] = "ERROR"
+    end_building(work.store, ns_id)
     if failed:
         return work.end(operation, "FAILED", f"{STAGES[1]} Detail: {detail}", detail)
     return work.end(operation, "COMPLETED", "Done")

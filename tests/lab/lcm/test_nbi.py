@@ -21,8 +21,10 @@ from support.lcm_fakes import day12_of, nsd, vnfd
 from builder import validate
 from lab import accounts
 from lab.descriptors import service, topology
+from lab.descriptors.environments import Environment
 from lab.errors import NbiError
 from lab.files import locked
+from lab.lcm.work import configuration_status, new_vca
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.engine import Engine, Started
 from lab.nbi.params import InstanceRequest, client_params, load_mapping
@@ -572,12 +574,20 @@ def test_dead_worker_is_noticed(engine: Engine) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         jobs.record_worker(engine.store, operation["_id"], process.pid)
         assert engine.ns("demo")["nsState"] == "NOT_INSTANTIATED"
+        with engine.store.edit(NSRS, operation["nsInstanceId"]) as nsr:
+            nsr["_admin"]["deployed"]["VCA"] = [new_vca(Environment("app", "c", "ee", "1"))]
+            nsr["configurationStatus"] = configuration_status(nsr)
         process.kill()
         process.wait()
     assert engine.ns("demo")["nsState"] == "BROKEN"
     record = engine.operation(operation["_id"])
     assert record["operationState"] == "FAILED"
     assert "was killed" in record["errorMessage"]
+    # Nobody builds these any more.
+    assert {v["status"] for r in engine.store.all(VNFRS) for v in r["vdur"]} == {"ERROR"}
+    shown = engine.ns("demo")
+    assert {vca["status"] for vca in shown["configurationStatus"]} == {"BROKEN"}
+    assert {vca["status"] for vca in shown["_admin"]["deployed"]["VCA"]} == {"BROKEN"}
 
 
 def test_a_dead_worker_is_quoted(engine: Engine) -> None:
