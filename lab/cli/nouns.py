@@ -1,5 +1,6 @@
 """Verbs that most kinds of records have alike: list, show, delete, op-list and op-show."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,13 +9,15 @@ from typing import Any
 import click
 
 from builder import documents
+from builder.link_table import span
 from lab import accounts
 from lab.cli.context import Lab, pass_lab
 from lab.cli.names import OPERATION, SERVICE, SLICE, named
 from lab.cli.options import literally
 from lab.cli.render import when
 from lab.cli.watching import watched
-from lab.errors import unknown
+from lab.errors import LcmError, unknown
+from lab.lcm.backends import Backends
 from lab.nbi.engine import Instances
 from lab.records.store import CREATED, NSDS, NSIS, NSRS, NSTS, VIMS, VNFDS, VNFRS, Document
 
@@ -144,7 +147,17 @@ def _package(name: str, kind: str, what: str) -> Noun:
 
 def _service(lab: Lab, name: str) -> Document:
     """Show a network service."""  # `--help` shows it.
-    return lab.view(NSRS, lab.engine.ns(name))
+    return of_now(lab, lab.view(NSRS, lab.engine.ns(name)))
+
+
+def of_now(lab: Lab, nsr: Document) -> Document:
+    """Return the record of a service with what its charms say now, not after an operation."""
+    try:
+        status = Backends(lab.home).controller().model(nsr["_id"]).status()
+    except LcmError:
+        return nsr  # It has no charms, or their model is damaged.
+    said = status.said(vca["application"] for vca in nsr["_admin"]["deployed"]["VCA"])
+    return {**nsr, "lab": {**nsr["lab"], "charms": said}}
 
 
 def _services(lab: Lab) -> list[Document]:
@@ -163,13 +176,15 @@ def summary(lab: Lab, nsr: Document) -> None:
     for vca in nsr["_admin"]["deployed"]["VCA"]:
         state = charms.get(vca["application"])
         text = f"{state['status']}: {state['message']}" if state else vca["status"]
+        if state and state.get("looked"):
+            text += f", seen {span(round(time.time() - state['looked']))} ago"
         by_index.setdefault(vca["member-vnf-index"], []).append(text)
     rows = [
         {
             "vnf": vnfr["member-vnf-index-ref"],
             "address": vnfr["ip-address"],
             "ports": ", ".join(
-                f"{p['ns-vld-id']}={p['ip-address']}"
+                f"{p['ns-vld-id']}={p['ip-address'] or '-'}"
                 for vdur in vnfr["vdur"]
                 for p in vdur["interfaces"]
             ),

@@ -120,15 +120,8 @@ class Work:
             idle, ended = False, {"charms": str(error)}
         now = time.time()
         status = model.status()
-        statuses = {}
-        for vca in self.store.get(NSRS, ns_id)["_admin"]["deployed"]["VCA"]:
-            name = vca["application"]
-            found = status.applications.get(name)
-            statuses[name] = (
-                {"status": "missing", "message": f"application {name} not found"}
-                if found is None
-                else {"status": found.status, "message": found.message}
-            )
+        deployed = self.store.get(NSRS, ns_id)["_admin"]["deployed"]["VCA"]
+        statuses = status.said(vca["application"] for vca in deployed)
         errors = status.failed | ended
         errors.update({a: s["message"] for a, s in statuses.items() if s["status"] == "error"})
         with self.store.edit(NSRS, ns_id) as nsr:

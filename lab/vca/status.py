@@ -1,5 +1,6 @@
 """The status of a model, typed, and the view `juju show-unit` gives of a unit."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -51,6 +52,18 @@ class ModelStatus(_Frozen):
     """A model as `juju status` shows it."""
 
     applications: dict[str, ApplicationStatus]
+
+    def said(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return what those of these applications that are there say, and when they last looked."""
+        return {
+            name: {
+                "status": found.status,
+                "message": found.message,
+                "looked": min((unit.since for unit in found.units.values()), default=0.0),
+            }
+            for name in names
+            if (found := self.applications.get(name)) is not None
+        }
 
     @property
     def units(self) -> dict[str, UnitStatus]:

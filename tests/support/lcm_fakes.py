@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from lab.errors import LcmError, WaitTimeoutError
+from lab.vca.status import ModelStatus
 from lab.vim.model import NetworkSpec, Port, Server, ServerSpec
 
 
@@ -335,9 +337,9 @@ class FakeModel:
     def status(self) -> Any:
         deployed = [words[1] for words in self.log.of("deploy")]
         statuses = dict(self.statuses)
-        return SimpleNamespace(
+        fake = SimpleNamespace(
             applications={
-                name: SimpleNamespace(status=status, message=message)
+                name: SimpleNamespace(status=status, message=message, units={})
                 for name, (status, message) in statuses.items()
             },
             units={
@@ -346,6 +348,8 @@ class FakeModel:
             },
             failed=self.failed,
         )
+        fake.said = partial(ModelStatus.said, fake)
+        return fake
 
     def upgrade_charm(self, application: str, charm: Path) -> None:
         self.log.add("upgrade", application, charm.name)
