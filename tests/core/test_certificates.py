@@ -522,8 +522,8 @@ def test_bytes_that_are_no_certificate_are_refused(raw):
             parse("here", base64.b64encode(raw).decode())
 
 
-def issued(subject, key, issuer, signer, *, authority=True, days=30):
-    """Return a certificate that names both keys, as RFC 5280 asks of authorities."""
+def issued(subject, key, issuer, signer, *, authority=True, days=30, named=True):
+    """Return a certificate; `named` with both keys, as RFC 5280 asks of authorities."""
     now = datetime.datetime.now(datetime.UTC)
     name = [real.Name([real.NameAttribute(NameOID.COMMON_NAME, n)]) for n in (subject, issuer)]
     signed_by = real.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
@@ -536,11 +536,12 @@ def issued(subject, key, issuer, signer, *, authority=True, days=30):
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(real.BasicConstraints(authority, None), critical=True)
-        .add_extension(real.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
-        .add_extension(signed_by, False)
-        .sign(signer, None)
     )
-    return x509.certificate("", built.public_bytes(serialization.Encoding.PEM).decode())
+    if named:
+        own = real.SubjectKeyIdentifier.from_public_key(key.public_key())
+        built = built.add_extension(own, False).add_extension(signed_by, False)
+    made = built.sign(signer, None)
+    return x509.certificate("", made.public_bytes(serialization.Encoding.PEM).decode())
 
 
 @pytest.mark.parametrize("turned", [1, -1])
@@ -562,6 +563,28 @@ def test_of_authorities_with_one_name_the_one_on_the_way_to_the_root_counts(turn
         assert results.exit_code(steps[-1].id) == 0, results.error(steps[-1].id)
     assert x509.path_to(root, leaf, [crossed, renewed]) is None
     assert x509.path_to(issued("root", key, "root", key), leaf, [ours]) is None
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+@pytest.mark.parametrize("days", [20, 30, 40])
+def test_of_authorities_made_anew_without_identifiers_those_that_signed_count(turned, days):
+    """An authority is made anew by the same lines of openssl, so all names stay."""
+    old, new = ([ed25519.Ed25519PrivateKey.generate() for _ in range(4)] for _ in range(2))
+
+    def chain(keys, days):
+        names = ("root", "policy", "between", "leaf")
+        return [
+            issued(name, keys[n], names[max(n - 1, 0)], keys[max(n - 1, 0)], days=days, named=False)
+            for n, name in enumerate(names)
+        ]
+
+    former, current = chain(old, days), chain(new, 30)
+    # The new root also certifies an authority that stayed.
+    crossed = issued("policy", old[1], "root", new[0], days=25, named=False)
+    others = [*former[1:3], *current[1:3], crossed][::turned]
+    assert x509.path_to(current[0], current[3], others) == (current[2], current[1])
+    assert x509.path_to(former[0], former[3], others) == (former[2], former[1])
+    assert x509.path_to(current[0], former[3], others) == (former[2], crossed)
 
 
 def test_many_authorities_of_one_name_cost_no_time_and_a_path_has_a_limit():

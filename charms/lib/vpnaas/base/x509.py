@@ -89,21 +89,36 @@ def path_to(
 ) -> Optional[Tuple[Certificate, ...]]:
     """Return the intermediate authorities from a certificate to its root, None without a path.
 
-    Only names and identifiers of keys are compared; openssl checks the signatures. The shortest
-    path counts, and of several authorities the one that is valid longest. Each of them extends one
-    path only, so many of one name cost little time.
+    Names and identifiers of keys are compared; openssl checks the signatures. The shortest path
+    counts. Of authorities made anew with the same name, the one that signed counts, then the one
+    that is valid longest. Each of them extends one path only, so many of one name cost little time.
     """
     left = sorted((other for other in others if other.authority), key=lambda other: -other.ends)
     paths: List[Tuple[Certificate, ...]] = [(held,)]
     for _ in range(1 + MAX_CHAIN):
+        ended = [path for path in paths if path[-1].issued_by(root)]
+        if ended:
+            return max(ended, key=lambda path: _signed(path[-1], root))[1:]
         longer = []
         for path in paths:
-            if path[-1].issued_by(root):
-                return path[1:]
-            longer += [path + (other,) for other in left if path[-1].issued_by(other)]
+            above = [path + (other,) for other in left if path[-1].issued_by(other)]
+            longer += sorted(above, key=lambda path: not _signed(*path[-2:]))
             left = [other for other in left if not path[-1].issued_by(other)]
         paths = longer
     return None
+
+
+@lru_cache(maxsize=8192)
+def _signed(*pair: Certificate) -> bool:
+    """Tell whether the key of the second certificate signed the first."""
+    from cryptography import exceptions, x509
+
+    try:
+        held, by = (x509.load_der_x509_certificate(base64.b64decode(c.text)) for c in pair)
+        held.verify_directly_issued_by(by)
+    except _unreadable() + (exceptions.InvalidSignature,):
+        return False
+    return True
 
 
 def bundle(text: str) -> Tuple[str, ...]:
@@ -227,8 +242,8 @@ def authority(where: str, text: str) -> Certificate:
     return root
 
 
-def matching(where: str, held: Certificate, key: str, identity: str) -> Certificate:
-    """Return a certificate, after a check that it has this key and this identity."""
+def matching(where: str, held: Certificate, key: str, identity: str) -> None:
+    """Check that a certificate has this key and this identity."""
     if held.key != key:
         raise InputError(where, "it is for another key", "one for the public key in the offer")
     if identity not in held.names:
@@ -236,18 +251,16 @@ def matching(where: str, held: Certificate, key: str, identity: str) -> Certific
         raise InputError(
             where, "it names {}".format(shown(names)), "subjectAltName DNS:{}".format(identity)
         )
-    return held
 
 
-def in_force(where: str, held: Certificate, now: int) -> Certificate:
-    """Return a certificate, after a check that it is valid now."""
+def in_force(where: str, held: Certificate, now: int) -> None:
+    """Check that a certificate is valid now."""
     if not held.begins <= now < held.ends:
         raise InputError(
             where,
             "it is valid from {} to {} only".format(date(held.begins), date(held.ends)),
             "one that is valid now, {}".format(date(now)),
         )
-    return held
 
 
 def date(seconds: int) -> str:
