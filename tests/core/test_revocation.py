@@ -103,6 +103,25 @@ def test_an_answer_comes_through(ask, notes) -> None:
     assert said(notes) == {}
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_server_that_sends_us_elsewhere_is_followed_with_the_question(ask, notes, status) -> None:
+    with server(lambda handler: answering(handler.command.encode())(handler)) as there:
+
+        def away(handler: http.server.BaseHTTPRequestHandler) -> None:
+            handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+            handler.send_response(status)
+            handler.send_header("Location", handler.path if "loop" in handler.path else there)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+
+        with server(away) as url:
+            assert ask(url + "/a.crl")[:2] == (200, b"GET")
+            assert ask(url + "/ocsp", b"question")[:2] == (200, b"POST")
+            assert said(notes) == {}
+            assert ask(url + "/loop", b"question")[0] == status
+            assert said(notes) == {url + "/loop": f"it answers HTTP {status}"}
+
+
 def test_a_server_that_drops_packets_costs_little_once_and_nothing_later(ask, notes) -> None:
     """Its listening queue is full, as for a firewall that drops: nobody answers the SYN."""
     with socket.socket() as deaf:
@@ -335,6 +354,46 @@ def test_a_server_whose_answer_is_of_no_use_is_named(
     failed = "constraint check failed: RULE_CRL_VALIDATION is FAILED, but requires at least GOOD"
     found = refused(notes, START, LOOK, CHECK, *asked, failed)
     assert found == {END: f'nobody says whether its certificate "CN=them" is revoked{sentence}'}
+
+
+OLD = "  fetching crl from 'http://ca/sub.crl' ..."
+STALE, GOOD = "certificate status is unknown, crl is stale", "certificate status is good"
+IN = "IKE_SA s6a[1] established between 192.0.2.1[us]...192.0.2.7[them]"
+DEAD = ("  requesting ocsp status from 'http://ca' ...", "ocsp check failed, fallback to crl")
+ISSUER = 'checking certificate status of "CN=Issuing"'
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        # The list says what the dead server does not.
+        ((*DEAD, OLD, GOOD), ""),
+        ((*DEAD, "certificate status is not available"), "http://ca: it answers HTTP 404"),
+        ((OLD, "certificate status is not available"), "http://ca/sub.crl: no valid answer"),
+        ((OLD, "crl is stale: since Nov 30 06:47:47 2026", STALE),
+         "http://ca/sub.crl: its answer ended Nov 30 06:47:47 2026"),
+        # The same server is dead for two certificates, and a list has only one of them.
+        ((*DEAD, "certificate status is not available", ISSUER, *DEAD, OLD, GOOD),
+         "http://ca: it answers HTTP 404"),
+        (("certificate status is not available",), ""),
+    ],
+)  # fmt: skip
+def test_a_peer_is_accepted_unproved_if_no_server_proved_it(
+    notes: Notes, lines: tuple[str, ...], why: str
+) -> None:
+    notes.put("unanswered", "http://ca/", "it answers HTTP 404")
+    refused(notes, START, LOOK, CHECK, *lines, IN)
+    assert said(notes, "unproved") == ({END: why} if why else {})
+    read = refusals.parse(Path(notes.path).read_text())
+    found = refusals.unproved(read, "s6a", int(time.time()))
+    assert [f"(revocation=relaxed): {why} (" in each for each in found] == [True] * bool(why)
+    assert refusals.unproved(read, "s11", int(time.time())) == ()
+    # A key is made anew in the same IKE_SA, then the peer proves itself in another one.
+    child = "CHILD_SA s6a{9} established with SPIs 0e46_i 6328_o and TS 10.77.0.2/32"
+    refused(notes, child, number="1")
+    assert bool(said(notes, "unproved")) == bool(why)
+    refused(notes, START, LOOK, CHECK, GOOD, IN, number="2")
+    assert said(notes, "unproved") == {}
 
 
 @pytest.mark.parametrize(

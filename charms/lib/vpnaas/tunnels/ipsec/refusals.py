@@ -34,8 +34,8 @@ class Notes:
 
     # By "LINK_PEER", or by address for unknown peers.
     refused: Mapping[str, Note] = attr.Factory(dict)
-    # By the address of a server that was asked about a revocation.
-    unanswered: Mapping[str, Note] = attr.Factory(dict)
+    # By "LINK_PEER": which servers did not say whether its certificates are revoked.
+    unproved: Mapping[str, Note] = attr.Factory(dict)
     # By the address where charon asks: the program that holds it.
     unserved: Mapping[str, Note] = attr.Factory(dict)
 
@@ -44,7 +44,7 @@ def parse(text: Optional[str]) -> Notes:
     """Read the notes of a VDU; what is not in their form counts as no note."""
     try:
         document = json.loads(text or "{}")
-        names = ("refused", "unanswered", "unserved")
+        names = ("refused", "unproved", "unserved")
         parts = [_notes(document.get(part, {})) for part in names]
     except MALFORMED:
         return Notes()
@@ -80,21 +80,18 @@ def unserved(notes: Notes, now: int) -> Tuple[str, ...]:
     )
 
 
-def unanswered(notes: Notes, now: int) -> Tuple[str, ...]:
+def unproved(notes: Notes, link: str, now: int) -> Tuple[str, ...]:
     """Return a sentence about servers that lately did not say whether a certificate is revoked.
 
     It is for `revocation=relaxed`; otherwise the peer is refused, and its refusal says why.
     """
-    late = [
-        "{}: {}".format(url, note)
-        for url, note in sorted(notes.unanswered.items())
-        if abs(now - note.at) < HOUR
-    ]
-    if not late:
+    late = [note for end, note in notes.unproved.items() if end.startswith(link + "_")]
+    last = {note.why: str(note) for note in late if abs(now - note.at) < HOUR}
+    if not last:
         return ()
     return (
         "peers are accepted though nobody says whether their certificates are revoked"
-        " (revocation=relaxed): " + fields.few(late, "; ", most=3),
+        " (revocation=relaxed): " + fields.few(sorted(last.values()), "; ", most=3),
     )
 
 

@@ -140,7 +140,7 @@ class Ipsec(KeyedTechnology[State]):
         if certified:
             more += refusals.unserved(state.notes, inputs.vdu.now)
         if certified and inputs.params.ipsec.revocation == "relaxed":
-            more += refusals.unanswered(state.notes, inputs.vdu.now)
+            more += refusals.unproved(state.notes, inputs.link, inputs.vdu.now)
         return attr.evolve(plan, waiting=plan.waiting + more)
 
     def observed(self, inputs: LinkInputs) -> State:

@@ -9,7 +9,8 @@ revocation list that comes late is there for the next question. charon checks th
 each answer itself.
 
 STATE is a JSON object: "unserved" has by our address which other program holds it, so that charon
-asks nobody; "unanswered" has by address when a question last failed, and why;
+asks nobody; "unanswered" has by address when a question last failed, and why; "unproved" has by
+peer when it was last accepted though no server said whether a certificate is revoked, and why;
 "refused" has by peer (LINK_PEER, or ADDRESS if the peer is not known) when IKE last refused it or
 was refused by it, and why.
 """
@@ -78,7 +79,8 @@ class Notes:
     def __init__(self, path: str) -> None:
         self.path = path
         self.lock = threading.Lock()
-        self.parts: Dict[str, Dict[str, Any]] = {"unserved": {}, "unanswered": {}, "refused": {}}
+        names = ("unserved", "unanswered", "unproved", "refused")
+        self.parts: Dict[str, Dict[str, Any]] = {name: {} for name in names}
 
     def put(self, part: str, name: str, why: str, rank: int = 0) -> None:
         """Note why something failed now; the oldest of too many notes goes."""
@@ -108,7 +110,16 @@ class Notes:
         put(self.path, json.dumps(self.parts))
 
 
-OPENER = urllib.request.build_opener()
+class Elsewhere(urllib.request.HTTPRedirectHandler):
+    """Follows a server that sends us elsewhere, also with a question by OCSP."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, head: Any, to: str) -> Any:
+        return urllib.request.Request(to, req.data, req.headers)  # noqa: S310 - not to files
+
+    http_error_308 = urllib.request.HTTPRedirectHandler.http_error_302
+
+
+OPENER = urllib.request.build_opener(Elsewhere)
 
 
 def fetch(question: Question) -> Answer:
@@ -340,11 +351,12 @@ CAUSES = [
      0, "this end refuses it: {what}"),
 ]  # fmt: skip
 PATTERNS = [(re.compile(pattern), rank, text) for pattern, rank, text in CAUSES]
-UP = re.compile(r"CHILD_SA \S+ established|IKE_SA \S+ established between")
-SILENT = re.compile(r"giving up after \d+ retransmits|peer not responding")
+IN = re.compile(r"IKE_SA \S+ established between")
+OVER = re.compile(r"CHILD_SA \S+ established|giving up after \d+ retransmits|peer not responding")
 CERTIFICATE = re.compile(r'(?:certificate|certificate status of) "([^"]*)"')
 CHECKED = re.compile(r'checking certificate status of "([^"]*)"')
 URL = re.compile(r"(?:ocsp status|crl) from '([^']*)'|ocsp request to (\S+) failed")
+STALE = re.compile(r"(?:crl|ocsp response) is stale: since (.*)")
 CALLER = re.compile(r"(\S+) is initiating an IKE_SA")
 LOOKING = re.compile(r"looking for peer configs matching \S+?\[(.*)\]\.\.\.(\S+?)\[(.*)\]$")
 
@@ -390,14 +402,21 @@ class Refusals:
         exchange.asked += [question] if question[1] and question not in exchange.asked else []
         if "certificate status is good" in text:
             exchange.asked = [each for each in exchange.asked if each[0] != exchange.checked]
+        stale = group_of(STALE, text)
+        if stale and exchange.asked:
+            self.notes.put("unanswered", exchange.asked[-1][1], "its answer ended " + clean(stale))
         looking = LOOKING.search(text)
         if looking:
             exchange.us, exchange.caller, exchange.them = looking.groups()
         key = known or exchange.caller
-        if UP.search(text) or SILENT.search(text):
+        if IN.search(text) or OVER.search(text):
             exchange.rank = -1
             for each in {key, exchange.caller}:
                 self.notes.drop("refused", each)
+            if IN.search(text):
+                self.notes.drop("unproved", key)
+                if exchange.asked:
+                    self.notes.put("unproved", key, "; ".join(self._urls(exchange.asked)))
             return
         for pattern, rank, sentence in PATTERNS:
             found = pattern.search(text)
@@ -406,27 +425,32 @@ class Refusals:
                     exchange.rank = rank
                     why = self._sentence(sentence, found, exchange)
                     self.notes.put("refused", key, why, rank)
+                    self.notes.drop("unproved", key)
                 return
 
     def _sentence(self, sentence: str, match: Any, exchange: Exchange) -> str:
         words = {name: clean(text or "") for name, text in match.groupdict().items()}
         unproved = exchange.asked[0][0] if exchange.asked else exchange.cert
-        # libcurl adds the path of an address that has none.
-        failed = [
-            (url, self.notes.why("unanswered", url) or self.notes.why("unanswered", url + "/"))
-            for cert, url in exchange.asked
-            if cert == unproved
-        ]
-        # An answer that came is of no use if it is wrong, cut, too old, or about others.
-        urls = ["{}: {}".format(clean(url), why or "no valid answer") for url, why in failed]
+        urls = self._urls([each for each in exchange.asked if each[0] == unproved])
         words.update(
             cert='"{}"'.format(clean(exchange.cert)),
             unproved='"{}"'.format(clean(unproved)),
             us=clean(exchange.us),
             them=clean(exchange.them),
-            urls="".join("; " + each for each in urls[:3]) or ", and it names no server",
+            urls="".join("; " + each for each in urls) or ", and it names no server",
         )
         return sentence.format(**words)
+
+    def _urls(self, asked: List[Tuple[str, str]]) -> List[str]:
+        """Return the first three addresses that were asked, and what was wrong with each."""
+        # libcurl adds the path of an address that has none.
+        failed = {
+            url: self.notes.why("unanswered", url) or self.notes.why("unanswered", url + "/")
+            for _, url in asked
+        }
+        # An answer that came is of no use if it is wrong, cut, too old, or about others.
+        urls = ["{}: {}".format(clean(u), failed[u] or "no valid answer") for u in failed]
+        return urls[:3]
 
 
 def follow(refusals: Refusals, path: str = SOCKET) -> None:
