@@ -79,6 +79,11 @@ def networks(ctx: Context) -> Iterator[Problem]:
     for place, link, (flavour, *_) in ctx.each(ends):
         if link in ids(flavour.get("virtual-link-profile")) - links:
             yield ctx.tell("ns-link-profile", place, link=link, may=links)
+    for place, _, way in ctx.each(f"{ends.rpartition('/')[0]}/constituent-cpd-id[]/ip-address?"):
+        _, profile, connection, _ = way
+        for key in (connection["virtual-link-profile-id"], profile["id"]):
+            if "." in key:
+                yield ctx.tell("cpd-dot", place, key=key)
     points = "virtual-link-connectivity[]/constituent-cpd-id[]/constituent-cpd-id"
     for place, profile, _ in ctx.each("df[]/vnf-profile[]"):
         management = (ctx.catalog.vnfds.get(profile["vnfd-id"]) or {}).get("mgmt-cp")

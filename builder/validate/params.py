@@ -242,8 +242,12 @@ def _supplied(request: Request) -> Iterator[Problem]:
             for vdu in entry.get("additionalParamsForVdu") or ()
             if vdu.get("additionalParams")
         }
+        of_kdu = {str(kdu.get("name")): set() for _, kdu in numbered("kdu", vnfd.get("kdu"))} | {
+            kdu["kdu_name"]: set(kdu.get("additionalParams") or {})
+            for kdu in entry.get("additionalParamsForKdu") or ()
+        }
         for target, name, primitive in _needed(vnfd):
-            if name not in of_vdu.get(target, of_vnf):
+            if name not in (of_vdu | of_kdu).get(target, of_vnf):
                 words = {"primitive": primitive, "name": name, "descriptor": vnfd}
                 place = f"additionalParamsForVnf[{index}]"
                 yield request.tell("params-missing", place, index=index, **words)

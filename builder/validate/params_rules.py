@@ -13,7 +13,7 @@ from builder import documents
 from builder.documents import NICS, links_of, placeholder, walk
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
-from builder.validate.context import Document, day12_of, numbered
+from builder.validate.context import Document, day12_of, ids, numbered
 from builder.validate.pool_rules import fixed, misplaced, network_of, profile_of
 from builder.validate.primitive_rules import (
     BUILT_IN,
@@ -44,18 +44,23 @@ def resources(request: Request) -> Iterator[Problem]:
             yield request.tell("params-flavor", at)
         if vdu["id"] in vdus:
             yield from _interfaces(request, at, index, vdu, vdus[vdu["id"]])
+    for index, (at, entry) in request.members().items():
+        given = ids(entry.get("affinity-or-anti-affinity-group"))
+        used = "df[0]/vdu-profile[]/affinity-or-anti-affinity-group[]/id"
+        groups = {group for _, group, _ in walk(request.vnfds.get(index) or {}, used)}
+        for group in sorted(groups - given) if given else ():
+            yield request.tell("params-affinity/missing", at, group=group, may=groups)
 
 
 def _interfaces(
     request: Request, place: str, index: str, given: Document, vdu: Document
 ) -> Iterator[Problem]:
     known = {nic["name"] for _, nic, _ in walk(vdu, NICS)}
-    for number, (at, nic) in enumerate(numbered(f"{place}/interface", given.get("interface"))):
-        if nic["name"] in known:
-            continue
-        # NBI ends its check at the first name that it knows.
-        code = "params-interface-ignored" if number else "params-interface"
-        yield request.tell(code, f"{at}/name", index=index, nic=nic, vdu=vdu, may=known)
+    for at, nic in numbered(f"{place}/interface", given.get("interface")):
+        # NBI checks up to the first name that it knows, and then fails on others (StopIteration).
+        if nic["name"] not in known:
+            words = {"index": index, "nic": nic, "vdu": vdu, "may": known}
+            yield request.tell("params-interface", f"{at}/name", **words)
 
 
 def addresses(request: Request) -> Iterator[Problem]:

@@ -20,10 +20,20 @@ AGENTS = 2  # Addresses that DHCP takes where highly available (Neutron's dhcp_a
 def fixed(
     request: Request, index: str, connection: Document, place: str, link: Document
 ) -> list[tuple[str, str]]:
-    """Return a member's (place, fixed address) on a link: of its NICs, else the link's or NSD's."""
+    """Return a member's (place, fixed address) on a link: the link's, else its NICs' or the NSD's.
+
+    NBI writes them one over the other in the opposite order, and counts up for further instances.
+    """
     constituents = connection.get("constituent-cpd-id") or ()
     points = {constituent.get("constituent-cpd-id") for constituent in constituents}
-    nics = nics_at(request.vnfds.get(index, {}), points)
+    vnfd = request.vnfds.get(index, {})
+    nics = nics_at(vnfd, points)
+    vdus = {vdu for vdu, _ in nics}
+    levels = walk(vnfd, "df[0]/instantiation-level[0]/vdu-level[]")
+    most = max(
+        (level["number-of-instances"] for _, level, _ in levels if level["vdu-id"] in vdus),
+        default=1,
+    )
     of_nics = [
         (at, nic)
         for at, nic, (entry, vdu, _) in walk(request.document, "vnf[]/vdu[]/interface[]")
@@ -34,11 +44,16 @@ def fixed(
         for at, point, _ in walk(link, "vnfd-connection-point-ref[]", place)
         if point["member-vnf-index-ref"] == index
     ]
-    for places in (of_nics, of_link, [(place, point) for point in constituents]):
+    for places in (of_link, of_nics, [(place, point) for point in constituents]):
         found = [(at, str(p["ip-address"])) for at, p in places if p.get("ip-address")]
         if found:
-            return found
+            return [(at, _counted(address, n)) for at, address in found for n in range(most)]
     return []
+
+
+def _counted(address: str, count: int) -> str:
+    number = _number(address)
+    return address if number is None or not count else str(ipaddress.ip_address(address) + count)
 
 
 @rule("nsd")

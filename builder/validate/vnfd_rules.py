@@ -122,7 +122,7 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
             )
 
 
-@rule("vnfd")
+@rule("vnfd", "nsd")
 def flavours(ctx: Context) -> Iterator[Problem]:
     """OSM deploys df[0]."""
     if len(ctx.body["df"]) > 1:

@@ -178,7 +178,8 @@ class _Planner:
                 )
                 continue
             network, nsd_ip = link
-            ip = given.get("ip-address") or self._link_ip(network.link, index, ext) or nsd_ip
+            # NBI writes the link's address over that of the NIC, and both over the NSD's.
+            ip = self._link_ip(network.link, index, ext) or given.get("ip-address") or nsd_ip
             security = cpd.get("port-security-enabled", True)
             if ext is not None:
                 security = ext.get("port-security-enabled", security)

@@ -175,7 +175,7 @@ CASES = [
     ),
     Case("params-interface", edit(f"{NIC}/name", "x"), at="interface[0]/name"),
     Case(
-        "params-interface-ignored",
+        "params-interface",
         lambda d: d["vnf"][0]["vdu"][0]["interface"].append({"name": "x"}),
         at="interface[1]/name",
     ),
@@ -183,6 +183,31 @@ CASES = [
         "params-internal-vld",
         edit("vnf/0/internal-vld", [{"name": "x", "vim-network-name": "n"}]),
         at="internal-vld[0]/name",
+    ),
+    Case(
+        "params-internal-vld",
+        edit(
+            "vnf/0/internal-vld",
+            [
+                {
+                    "name": "inner",
+                    "internal-connection-point": [{"id-ref": "x", "ip-address": "10.0.0.1"}],
+                }
+            ],
+        ),
+        at="internal-connection-point[0]/id-ref",
+    ),
+    Case(
+        "params-volume",
+        edit("vnf/0/vdu/0/volume", [{"name": "x", "vim-volume-id": "v"}]),
+        at="volume[0]/name",
+    ),
+    Case(
+        "params-affinity",
+        edit(
+            f"{EXTRA}/affinity-or-anti-affinity-group", [{"id": "a", "vim-affinity-group-id": "b"}]
+        ),
+        at="affinity-or-anti-affinity-group[0]/id",
     ),
     Case(
         "params-address",

@@ -145,14 +145,75 @@ def test_the_service_has_parameters_of_its_own():
         edit("vld/0/wim_account", "wim"),
         edit("vld/0/vim-network-name", "it's (a) network"),
         edit("vld/0/provider-network", {"physical-network": "p", "segmentation-id": "100", "x": 1}),
-        edit(
-            f"{EXTRA}/affinity-or-anti-affinity-group", [{"id": "a", "vim-affinity-group-id": "b"}]
-        ),
+        edit("vnf/0/vdu/0/volume", [{"name": "disk", "vim-volume-id": "v"}]),
     ],
 )
 def test_what_nbi_takes_is_taken(change):
     document = copy.deepcopy(PARAMS)
     change(document)
+    assert validate_params("ns", document, catalog()) == []
+
+
+@pytest.mark.parametrize(("named", "good"), [(["a"], False), (["a", "b"], True), ([], True)])
+def test_a_member_that_names_groups_names_all_that_its_vdus_use(named, good):
+    made = vnf()
+    groups = [{"id": name, "type": "anti-affinity", "scope": "nfvi-node"} for name in "abc"]
+    made.put("df/0/affinity-or-anti-affinity-group", groups)
+    made.put("df/0/vdu-profile/0/affinity-or-anti-affinity-group", [{"id": "a"}, {"id": "b"}])
+    known = Catalog()
+    known.add(made.package())
+    known.add(ns().package())
+    document = copy.deepcopy(PARAMS)
+    if named:
+        document["additionalParamsForVnf"][0]["affinity-or-anti-affinity-group"] = [
+            {"id": name, "vim-affinity-group-id": "there"} for name in named
+        ]
+    found = validate_params("ns", document, known)
+    assert [p.code for p in found] == ["params-affinity"] * (not good)
+
+
+@pytest.mark.parametrize(("given", "good"), [("VNF", False), ("KDU", True)])
+def test_a_kdu_has_parameters_of_its_own(given, good):
+    made = vnf()
+    made.put("kdu", [{"name": "k", "helm-chart": "repo/chart"}])
+    primitive = {"seq": 1, "name": "x", "parameter": [{"name": "size", "value": "<size>"}]}
+    made.add(ENTRY, {"id": "k", "initial-config-primitive": [primitive]})
+    made.drop("df/0/scaling-aspect")
+    known = Catalog()
+    known.add(made.package())
+    known.add(ns().package())
+    document = copy.deepcopy(PARAMS)
+    for entry in document["additionalParamsForVnf"]:
+        if given == "KDU":
+            own = {"kdu_name": "k", "additionalParams": {"size": 1}}
+            entry["additionalParamsForKdu"] = [own]
+        else:
+            entry["additionalParams"]["size"] = "1"
+    found = validate_params("ns", document, known)
+    assert [p.code for p in found] == ["params-missing"] * 2 * (not good)
+
+
+def test_further_instances_have_the_next_addresses():
+    made = vnf()
+    made.put("df/0/instantiation-level/0/vdu-level/0/number-of-instances", 2)
+    known = Catalog()
+    known.add(made.package())
+    known.add(ns().package())
+    document = copy.deepcopy(PARAMS)
+    (found,) = validate_params("ns", document, known)  # 1 has 10.0.0.1 and .2, 2 has .2 and .3.
+    assert found.sentence.startswith("10.0.0.2 is 1's on link 'data'")
+    document["vld"][0]["vnfd-connection-point-ref"][0]["ip-address"] = "10.0.0.3"
+    assert validate_params("ns", document, known) == []
+    document["vld"][0]["vnfd-connection-point-ref"][0]["ip-address"] = "10.0.0.254"
+    (found,) = validate_params("ns", document, known)
+    assert found.sentence.startswith("10.0.0.255 is the first or last")
+
+
+def test_the_address_of_a_link_counts_and_not_that_of_the_nic():
+    document = copy.deepcopy(PARAMS)
+    point = {"member-vnf-index-ref": "1", "vnfd-connection-point-ref": "data-ext"}
+    document["vld"][0]["vnfd-connection-point-ref"].append(point | {"ip-address": "10.0.0.9"})
+    document["vnf"][0]["vdu"][0]["interface"][0]["ip-address"] = "10.0.0.2"
     assert validate_params("ns", document, catalog()) == []
 
 

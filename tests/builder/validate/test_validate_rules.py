@@ -224,9 +224,3 @@ def test_a_wrong_file_of_a_charm_is_told_in_words_of_yaml(file, old, new, says, 
     made.charm(file, old, new)
     (problem,) = [p for p in problems(made, tmp_path) if p.code == "charm-file"]
     assert problem.sentence.endswith(says)
-
-
-def test_a_connection_of_a_member_may_have_no_points(tmp_path):
-    made = ns()
-    made.drop("df/0/vnf-profile/0/virtual-link-connectivity/1/constituent-cpd-id")
-    assert problems(made, tmp_path) == []

@@ -263,6 +263,7 @@ VNFD = [
         at="vdu[0]/int-cpd",
     ),
     case("df-count", add("df", {"id": "other"}), at="vnfd/df"),
+    ns_case("df-count", add("df", {"id": "other"}), at="nsd[0]/df"),
     case("vdu-profile", add("df/0/vdu-profile", {"id": "x"}), at="vdu-profile[1]/id"),
     case(
         "vdu-level",
@@ -957,6 +958,25 @@ CREATION = [
         "vdu-alternative-image",
         put("vdu/0/alternative-sw-image-desc", ["ubuntu", "x"]),
         at="alternative-sw-image-desc[1]",
+    ),
+    case("image-checksum", put("sw-image-desc/0/checksum", {"algorithm": "md5"}), at="checksum"),
+    case("wrong-value", put("sw-image-desc/0/checksum", "0123"), at="checksum"),
+    case("kdu-name", put("kdu", [{"helm-chart": "repo/chart"}]), at="kdu[0]"),
+    case(
+        "vdu-affinity",
+        put("df/0/vdu-profile/0/affinity-or-anti-affinity-group", [{"id": "apart"}]),
+        at="affinity-or-anti-affinity-group[0]/id",
+    ),
+    ns_case("cpd-none", put(f"{CONN}/constituent-cpd-id", []), at="connectivity[1]"),
+    ns_case("cpd-none", drop(f"{CONN}/constituent-cpd-id"), at="connectivity[1]"),
+    ns_case(
+        "cpd-dot",
+        put("virtual-link-desc/1/id", "data.x"),
+        put("sapd/0/virtual-link-desc", "data.x"),
+        put("df/0/virtual-link-profile/0/virtual-link-desc-id", "data.x"),
+        put(f"{CONN}/virtual-link-profile-id", "data.x"),
+        put(f"{CONN.replace('profile/0', 'profile/1')}/virtual-link-profile-id", "data.x"),
+        at="constituent-cpd-id[0]/ip-address",
     ),
     case(
         "healing-parameter",

@@ -452,6 +452,17 @@ def test_parameters_override_the_ip_profile_and_fix_addresses() -> None:
     assert result.servers[0].ports[1].mac == "02:00:00:00:00:05"
 
 
+def test_the_address_of_a_link_is_written_over_that_of_the_nic() -> None:
+    """As in `_update_vnfrs` of NBI's instance_topics.py."""
+    point = {"member-vnf-index-ref": "1", "vnfd-connection-point-ref": "data-ext"}
+    nic = {"name": "eth1", "ip-address": "10.7.0.5"}
+    result = planned(
+        vld=[{"name": "data", "vnfd-connection-point-ref": [point | {"ip-address": "10.7.0.6"}]}],
+        vnf=[{"member-vnf-index": "1", "vdu": [{"id": "box", "interface": [nic]}]}],
+    )
+    assert result.servers[0].ports[1].ip == "10.7.0.6"
+
+
 def test_address_in_the_nsd() -> None:
     descriptor = nsd()
     profile = descriptor["df"][0]["vnf-profile"][0]
