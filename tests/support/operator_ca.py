@@ -213,6 +213,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             kind, body = "text/plain", str(error).encode()
             status = setting if setting != 200 else 403
         self.send_response(status)
+        if status == 302:
+            self.send_header("Location", "https://ca.example/est")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

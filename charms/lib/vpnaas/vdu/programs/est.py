@@ -20,6 +20,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 from typing import List, Tuple
 
 from vpnaas.vdu.programs.common import put
@@ -88,7 +89,8 @@ class Server:
         if answer.status == 202:
             raise EstError("the server has not decided yet; it is asked again")
         if answer.status != 200:
-            text = re.sub(r"[^ -~]+", " ", body.decode("utf-8", "replace"))[:100].strip()
+            said = answer.getheader("Location") or body.decode("utf-8", "replace")
+            text = re.sub(r"[^ -~]+", " ", said)[:100].strip()
             raise EstError(
                 "{}: HTTP {} {} {}".format(operation, answer.status, answer.reason, text).strip()
             )
@@ -134,7 +136,9 @@ def _why(error: Exception, server: str) -> str:
     reason = str(getattr(error, "reason", "") or error)
     untrusted = getattr(error, "verify_message", "")
     if untrusted:
-        return "the server's certificate is not trusted: " + untrusted
+        clock = time.strftime("; the clock of this VDU shows %Y-%m-%d %H:%MZ", time.gmtime())
+        untimely = re.search("not yet valid|expired", untrusted)
+        return "the server's certificate is not trusted: " + untrusted + (clock if untimely else "")
     if reason == "WRONG_VERSION_NUMBER":
         return "the server does not speak TLS at that port"
     ended = "the server ended TLS; it may refuse the certificate of this VDU"
