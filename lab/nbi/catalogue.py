@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.documents import day_1_2, walk
+from builder.errors import of_file
 from lab import files
 from lab.errors import ConflictError, NbiError, unknown
 from lab.nbi import validation
@@ -130,7 +131,10 @@ class Catalogue:
             yield target, descriptor, warnings
         except BaseException as error:
             drop_package(target)
-            if isinstance(error, OSError | ValueError):  # a name that no file can have, say
+            if isinstance(error, OSError):
+                error.filename = error.filename or target
+                raise NbiError(f"{source.name} cannot be unpacked: {of_file(error)}") from None
+            if isinstance(error, ValueError):  # a name that no file can have, say
                 raise NbiError(f"{source.name} cannot be unpacked: {error}") from None
             raise
 

@@ -1,5 +1,6 @@
 """Northbound side: records on disk, catalogue, parameters, refusals in NBI's words."""
 
+import errno
 import io
 import json
 import multiprocessing
@@ -198,6 +199,19 @@ def test_name_that_two_documents_share(tmp_path: Path) -> None:
 
 
 # -- catalogue -------------------------------------------------------------------------------------
+
+
+def test_a_package_that_has_no_room_is_refused_with_the_folder(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("lab.nbi.catalogue._write", full)
+    with pytest.raises(NbiError) as caught:
+        add_package(engine.catalogue, VNFDS, dict(vnfd(), id="other"), tmp_path / "again")
+    folder = f"there is no room left in the folder {engine.store.root / 'packages'}"
+    assert str(caught.value).endswith(f"cannot be unpacked: {folder}")
 
 
 def test_same_id_twice_is_refused_in_nbis_words(engine: Engine, tmp_path: Path) -> None:
