@@ -28,7 +28,6 @@ from lab.vca.model import Model
 from lab.vim.model import ACTIVE, ERROR, SHUTOFF
 
 CHECKS = 10.0  # Seconds between two looks whether the VDUs run.
-HEALS = ": ns-heal "  # In the text of a service whose VDUs do not run.
 STATES = {ACTIVE: "ACTIVE", SHUTOFF: "INACTIVE", ERROR: "ERROR"}  # Of a VM at a VIM, and in OSM.
 LOOKS = 15.0  # Seconds between two looks at the links of a service that somebody watches.
 
@@ -62,27 +61,29 @@ def run_charms(
 
 
 def mark_lost(backends: Backends, nsr: Document) -> None:
-    """Make a service DEGRADED while VDUs do not run that nobody stopped, as OSM does.
+    """Make a service DEGRADED while units are in error, or VDUs do not run that nobody stopped.
 
-    The records of its VNFs get the states of its VMs.
+    OSM does so, too. The records of its VNFs get the states of its VMs.
     """
     ended: dict[str, str] = {}
     for index, vnfr in vnfrs_of(backends.store, nsr["_id"]).items():
         _note_states(backends, vnfr)
         if reasons := faults(backends, vnfr):
             ended[index] = "; ".join(reasons)
-    before = str(nsr["errorDetail"] or "")
-    detail = None
+    controller, failed = backends.controller(), dict[str, str]()
+    if nsr["_id"] in controller.models():
+        failed = controller.model(nsr["_id"]).status().failed
+    detail = "; ".join(f"{unit}: {reason}" for unit, reason in sorted(failed.items()))
     if ended:
-        why = sorted(set(ended.values()))
         words = " ".join(f"--vnf {index}" for index in sorted(ended))
-        detail = f"{'; '.join(why)}{HEALS}{nsr['name']} {words} makes them anew"
-    if detail == nsr["errorDetail"] or not (detail or HEALS in before):
+        why = "; ".join(sorted(set(ended.values())))
+        detail = f"{why}: ns-heal {nsr['name']} {words} makes them anew"
+    if detail == (nsr["errorDetail"] or ""):
         return
     with backends.store.edit(NSRS, nsr["_id"]) as record:
         if record["nsState"] in ("READY", "DEGRADED") and record["currentOperation"] == "IDLE":
             record["nsState"] = "DEGRADED" if detail else "READY"
-            record["errorDetail"] = detail
+            record["errorDetail"] = detail or None
 
 
 def _note_states(backends: Backends, vnfr: Document) -> None:

@@ -403,7 +403,10 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
             status="ERROR" if servers[key] else "ACTIVE", fault=servers[key]
         )
     )
-    backends: Any = SimpleNamespace(store=store, vim=lambda _: vim)
+    failed: dict[str, str] = {}
+    model = SimpleNamespace(status=lambda: SimpleNamespace(failed=failed))
+    controller = SimpleNamespace(models=lambda: ["n"], model=lambda _: model)
+    backends: Any = SimpleNamespace(store=store, vim=lambda _: vim, controller=lambda: controller)
     timer.mark_lost(backends, nsr)
     detail = "the machine was restarted: ns-heal basic --vnf client makes them anew"
     assert (nsr["nsState"], nsr["errorDetail"]) == ("DEGRADED", detail)
@@ -412,10 +415,18 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
     timer.mark_lost(backends, nsr)
     assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
     assert [vnfr["vdur"][0]["status"] for vnfr in vnfrs] == ["ACTIVE", "ACTIVE"]
-    # Other reasons are not the timer's.
-    nsr.update(nsState="DEGRADED", errorDetail="vpn-ee/0: hook failed")
+    # So is one with a unit in error, also between operations.
+    failed["vpn-ee/0"] = "hook failed"
+    for _ in range(2):
+        timer.mark_lost(backends, nsr)
+        assert (nsr["nsState"], nsr["errorDetail"]) == ("DEGRADED", "vpn-ee/0: hook failed")
+    failed.clear()
     timer.mark_lost(backends, nsr)
-    assert nsr["nsState"] == "DEGRADED"
+    assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
+    failed["vpn-ee/0"] = "hook failed"
+    nsr.update(nsState="BROKEN", errorDetail="why")
+    timer.mark_lost(backends, nsr)
+    assert (nsr["nsState"], nsr["errorDetail"]) == ("BROKEN", "why")
 
 
 def test_ssh_keys_of_files(tmp_path: Path) -> None:
