@@ -76,7 +76,8 @@ def document(params: dict[str, Any], catalog: Catalog, name: str) -> list[Proble
 def parameter_file(path: Path) -> bool:
     """Tell whether a path is a file of instantiation parameters, and no descriptor."""
     try:
-        known = documents.load(path.read_bytes()) if path.suffix in (".yaml", ".yml") else None
+        written = path.suffix in (".yaml", ".yml") and path.is_file()
+        known = documents.load(path.read_bytes()) if written else None
     except (OSError, documents.DocumentError):
         return False
     if not isinstance(known, dict) or {"id", *ENVELOPES} & known.keys():

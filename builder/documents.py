@@ -161,7 +161,8 @@ def no_json(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
             yield from no_json(item, f"{place}[{index}]")
     elif not isinstance(value, (str, int, float, type(None))):
         kind = KINDS.get(type(value), "value")
-        yield place, f"the {kind} {str(value)[:60]!r} cannot be sent; allowed: text, in quotes"
+        text = f" {str(value)!r}" if isinstance(value, datetime.date) else ""
+        yield place, f"the {kind}{text} cannot be sent; allowed: text, in quotes"
     elif isinstance(value, float) and not math.isfinite(value):
         yield place, f"{value} cannot be sent; allowed: a number, or text in quotes"
 

@@ -17,6 +17,7 @@ ALLOWED = {
     "int_from_float": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
+    "invalid_key": "a text as key, in quotes",
 }
 """Plain words for pydantic's types of errors; its own words name classes of Python."""
 

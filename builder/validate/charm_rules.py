@@ -18,7 +18,7 @@ HANDLER = re.compile("(hooks|actions)/[a-z0-9-]+")
 INTERPRETER = re.compile(rb"#![ \t]*/[!-~]+([ \t][ -~\t]*)?")
 ENV_WORDS = re.compile(rb"#![ \t]*/\S*/env[ \t]+[^-\s]\S*[ \t]+\S")
 PUBLIC_KEY = "get-ssh-public-key"
-EARLIEST = 315532800  # 1980-01-01, the earliest date in a ZIP file
+EARLIEST, LATEST = 315532800, 4354819200  # 1980-01-01 to 2108-01-01, the dates in a ZIP file
 
 
 @rule("vnfd")
@@ -140,7 +140,7 @@ def _members(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Pr
             yield ctx.in_file("charm-link", f"{where}{path}")
         elif ctx.package.layout == "zip":
             yield ctx.in_file("zip-link", f"{where}{path}")
-    old = [path for path, entry in sorted(files.items()) if entry.mtime < EARLIEST]
+    old = [path for path, entry in sorted(files.items()) if not EARLIEST <= entry.mtime < LATEST]
     if old:
         yield ctx.in_file("charm-date", f"{where}{old[0]}", count=len(old))
 

@@ -80,9 +80,11 @@ def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[
     request = Request(document, nsd, vnfds, catalog, where)
     problems: set[Problem] = set()
     ours = (_tables, _several_vims, _subnets_elsewhere, _keys, _supplied)
-    for check in (*ours, resources, addresses, pools, service, values, links, ends):
+    for check in (*ours, resources, addresses, pools, service, values):
         problems |= set(check(request))
-    return problems
+    # What is no value at all is told once, not also as one that does not fit others.
+    wrong = {problem.path for problem in problems if problem.code == "params-value"}
+    return problems | {p for rule in (links, ends) for p in rule(request) if p.path not in wrong}
 
 
 def _tables(request: Request) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from builder.documents import DocumentError, load
@@ -148,6 +148,9 @@ def read(path: Path, shallow: bool = False) -> Package:
     Raises:
         PackageError: It is another type of file, unsafe, too large, or has no single descriptor.
     """
+    path = path if path.name not in ("", "..") else path.resolve()
+    if path.exists() and not (path.is_dir() or path.is_file()):
+        raise _refuse(path.name, "archive-unreadable/whole", cause="neither a file nor a folder")
     reader = _reader(path)
     try:
         return _from_folder(path, shallow) if path.is_dir() else reader(path)
@@ -374,6 +377,11 @@ def _finish(
         if len(descriptors) != 1:
             raise _no_descriptor(name, "tar.gz", descriptors)
         descriptor = descriptors[0]
+    both = list(notes or [])
+    for path in files:
+        for parent in map(str, PurePosixPath(path).parents):
+            if parent in files and not files[parent].link:
+                both.append(problem(f"{name}: {path}", "archive-member/both", parent=parent))
     where = f"{name}: {descriptor}"
     if descriptor.endswith(".json"):
         # NBI calls json.load() with text instead of a file, which always fails.
@@ -384,4 +392,4 @@ def _finish(
         document = load(text)
     except DocumentError as error:
         raise _refuse(where, "descriptor-yaml", error=error) from None
-    return Package(name, layout, files, descriptor, document, notes or [])
+    return Package(name, layout, files, descriptor, document, both)

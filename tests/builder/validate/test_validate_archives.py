@@ -5,12 +5,14 @@ import os
 import tarfile
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import pytest
 import yaml
 from support.validating import validate_package
 from validate_support import CODES, DESCRIPTOR, NSD_FILE, File, catalog, tar, vnf
 
+from builder.check import parameter_file
 from builder.validate import reader
 
 
@@ -189,6 +191,35 @@ def test_a_zip_with_the_folders_of_a_tar(tmp_path):
             archive.writestr(name, entry.text)
     codes = {problem.code for problem in validate_package(path, catalog())}
     assert codes == {"charm-place", "cloud-init-place"}
+
+
+@pytest.mark.parametrize("make", ["tar", "zip"])
+def test_no_file_is_a_folder_as_well(make, tmp_path):
+    made = vnf()
+    made.files["charms/gate/src/charm.py/x"] = File()
+    problem = one(getattr(made, make)(tmp_path / f"x.{make}"))
+    assert problem.code == "archive-member"
+    assert "charm.py', which is a file; allowed: " in problem.sentence
+
+
+@pytest.mark.parametrize("name", ["x", "x.tar.gz", "x.yaml"])
+def test_a_pipe_is_not_waited_for(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    assert not parameter_file(tmp_path / name)
+    assert one(tmp_path / name).sentence.startswith("not readable: neither a file nor a folder; ")
+
+
+@pytest.mark.parametrize("path", [".", "..", "charms/.."])
+def test_a_folder_that_the_command_is_in_has_its_name(path, tmp_path, monkeypatch):
+    made = vnf()
+    made.put("vdu/0/name", "other")
+    for name, entry in made.all_files().items():
+        (tmp_path / "gate" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "gate" / name).write_text(entry.text)
+        (tmp_path / "gate" / name).chmod(entry.mode)
+    monkeypatch.chdir(tmp_path / "gate" / ("charms" if path == ".." else "."))
+    (problem,) = validate_package(Path(path), catalog())
+    assert problem.path == "gate: gate.yaml: vnfd/vdu[0]/name"
 
 
 def test_a_zip_cannot_hold_old_dates(tmp_path):

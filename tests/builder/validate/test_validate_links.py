@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+from validate_support import ENTRY, PARAMS, ns, vnf
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import link_params
 from vpnaas.params.ipsec import IpsecParams, Proposal
@@ -10,7 +11,7 @@ from vpnaas.params.qos import TABLE, link_qos
 
 from builder import check, packages
 from builder.parameters import variants
-from builder.validate import Catalog
+from builder.validate import Catalog, validate_params
 from builder.validate.forms import among
 from builder.validate.link_rules import ALIKE, GUARANTEED
 
@@ -75,6 +76,21 @@ def test_each_way_of_an_end_not_to_fit_is_one_sentence(problems, file, changes, 
     assert found.path.endswith(f"/{at}")
     assert words in found.sentence
     assert "; allowed: " in found.sentence
+
+
+@pytest.mark.parametrize(("link", "code"), [("left", "params-link"), ("lefft", "params-value")])
+def test_what_is_no_link_is_told_by_the_action_alone(link, code):
+    made, known, document = vnf(), Catalog(), copy.deepcopy(PARAMS)
+    made.charm("actions.yaml", "    port:", "    inner-address: {type: string}\n    port:")
+    values = {"link": "<link>", "inner-address": "<inner>"}
+    place = f"{ENTRY}/0/initial-config-primitive/1/parameter"
+    made.put(place, [{"name": name, "value": value} for name, value in values.items()])
+    known.add(made.package())
+    known.add(ns().package())
+    for number, name in enumerate(("left", link)):
+        given = {"link": name, "inner": f"10.9.0.{number + 1}/24", "name": "a"}
+        document["additionalParamsForVnf"][number]["additionalParams"] = given
+    assert [p.code for p in validate_params("ns", document, known)] == [code]
 
 
 def test_a_subnet_that_both_ends_do_not_share_is_told_of_both(problems):

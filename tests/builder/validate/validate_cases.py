@@ -417,6 +417,7 @@ CHARMS = [
     case("charm-link", file("charms/gate/x", link="/etc/passwd"), at="charms/gate/x"),
     case("charm-link", file("charms/gate/lib/x", link="../../y"), at="charms/gate/lib/x"),
     case("charm-date", file("charms/gate/x", mtime=0), at="charms/gate/x"),
+    case("charm-date", file("charms/gate/x", mtime=2**33), at="charms/gate/x"),
     case("archive-link", file("gate_link", link="../../x"), at="gate_link"),
     case("archive-link", file("charms/other", link="/etc"), at="charms/other"),
     ns_case("archive-link", file("gate_link", link="../../x"), at="gate_link"),
