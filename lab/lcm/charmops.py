@@ -1,6 +1,7 @@
 """Calls to one charm as n2vc makes them: ready rule, SSH keys, ``config``, actions, error texts."""
 
 import contextlib
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -146,7 +147,9 @@ def shown(event: Event, log: Path) -> dict[str, Any]:
         text = f"{event.name}: {event.message}" if event.message else event.name
         return {"text": text, "status": event.name, "quiet": False}
     if event.kind == "hook-failed":
-        reason = _last_words(log) or event.message
+        # One that was killed does not say why it ended.
+        reason = event.message if event.message.startswith("signal") else _last_words(log)
+        reason = reason or event.message
         return {"text": f"{event.name} failed: {reason}", "status": "error", "quiet": False}
     return {"text": _QUIET[event.kind].format(name=event.name), "status": None, "quiet": True}
 
@@ -161,4 +164,6 @@ def _last_words(path: Path) -> str:
         return ""
     # Skip the line that the controller adds: it has only the exit status.
     own = [line for line in lines if line.strip() and '" failed: ' not in line]
-    return own[-1].strip() if own else ""
+    # Another line of the controller is about a hook before: this one wrote nothing.
+    silent = not own or re.match(r"\S+ \S+ [A-Z]+ unit\.\S+/[0-9]+ ", own[-1])
+    return "" if silent else own[-1].strip()

@@ -19,6 +19,7 @@ from lab.cli.progress import Board, watch
 from lab.cli.render import Output
 from lab.errors import ConflictError, LcmError, NbiError, VcaError
 from lab.lcm import bring_up, heartbeat, looking, timer, worker
+from lab.lcm.charmops import shown
 from lab.lcm.keys import OpenSshInjector
 from lab.lcm.timeouts import Timeouts
 from lab.lcm.work import Work
@@ -27,6 +28,7 @@ from lab.procs import ProcessRef, start_time
 from lab.records import jobs
 from lab.records.journal import Journal, Tail
 from lab.records.store import Store
+from lab.vca.events import Event
 
 
 def event(kind: str, subject: str, text: str, **more: object) -> dict[str, object]:
@@ -437,3 +439,23 @@ def test_ssh_keys_of_files(tmp_path: Path) -> None:
     with pytest.raises(NbiError, match=r"id' is a private key; allowed: its \.pub file") as refused:
         public_keys(f"{public},{private}")
     assert "c2VjcmV0" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("wrote", "problem", "said"),
+    [
+        (["0.start Traceback", "0.start ValueError: no"], "exit status 1", "ValueError: no"),
+        ([], "exit status 1", "exit status 1"),
+        (["0.juju-log reconciled"], "signal: Killed", "signal: Killed"),
+    ],
+)
+def test_a_failed_hook_is_told_with_its_own_words(
+    wrote: list[str], problem: str, said: str, tmp_path: Path
+) -> None:
+    """The line before may be about another hook."""
+    words = ["0 ran stop hook in 0.1 s", *wrote, f'0 hook "start" failed: {problem}']
+    log = tmp_path / "log"
+    log.write_text("".join(f"2026-12-01 13:01:36 INFO unit.a-b/{word}\n" for word in words))
+    event = Event("hook-failed", "a-b", "a-b/0", "start", problem)
+    assert shown(event, log)["text"].endswith(said)
+    assert "stop hook" not in shown(event, log)["text"]
