@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import http.server
 import json
+import re
 import socket
 import threading
 import time
@@ -94,6 +95,19 @@ def answering(text: bytes, status: int = 200, after: float = 0) -> Serve:
 
 def test_the_charm_knows_where_the_program_is_and_what_it_writes() -> None:
     assert (daemon.ADDRESS, observed.STATE) == (revocation.ADDRESS, revocation.STATE)
+
+
+def test_eight_servers_that_do_not_answer_are_over_before_the_peer_gives_up() -> None:
+    """charon asks those itself that the proxy does not know, as by LDAP."""
+    text = daemon.daemon_conf("kernel-xfrm")
+
+    def number(key: str) -> float:
+        return float(re.findall(rf"\b{key} = ([\d.]+)", text)[0])
+
+    first, base, tries = (number("retransmit_" + word) for word in ("timeout", "base", "tries"))
+    patience = sum(first * base**n for n in range(int(tries) + 1))
+    assert 8 * number("timeout") < patience - 2
+    assert number("timeout") - revocation.WAIT >= 0.5
 
 
 def test_an_answer_comes_through(ask, notes) -> None:

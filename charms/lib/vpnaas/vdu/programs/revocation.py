@@ -37,8 +37,8 @@ from vpnaas.vdu.programs.common import put, run
 
 ADDRESS = ("127.0.0.1", 9816)
 STATE = "/run/osm-vpnaas-ike.json"
-WAIT = 3.0
-"""Seconds for an answer. The peer waits 26 s, while up to eight servers may be asked in turn."""
+WAIT = 2.5
+"""Seconds for an answer, less than charon waits. Its peer waits 26 s, for eight servers in turn."""
 PATIENCE = 30.0
 """Seconds after which a late answer is not waited for any more."""
 RETRY = 5.0
