@@ -78,12 +78,15 @@ def mark_lost(backends: Backends, nsr: Document) -> None:
         words = " ".join(f"--vnf {index}" for index in sorted(ended))
         why = "; ".join(sorted(set(ended.values())))
         detail = f"{why}: ns-heal {nsr['name']} {words} makes them anew"
-    if detail == (nsr["errorDetail"] or ""):
+    state, steady = "DEGRADED" if detail else "READY", ("READY", "DEGRADED")
+    if nsr["nsState"] not in steady or (nsr["nsState"], nsr["errorDetail"] or "") == (
+        state,
+        detail,
+    ):
         return
     with backends.store.edit(NSRS, nsr["_id"]) as record:
-        if record["nsState"] in ("READY", "DEGRADED") and record["currentOperation"] == "IDLE":
-            record["nsState"] = "DEGRADED" if detail else "READY"
-            record["errorDetail"] = detail or None
+        if record["nsState"] in steady and record["currentOperation"] == "IDLE":
+            record["nsState"], record["errorDetail"] = state, detail or None
 
 
 def _note_states(backends: Backends, vnfr: Document) -> None:

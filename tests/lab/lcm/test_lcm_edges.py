@@ -425,6 +425,10 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
     failed.clear()
     timer.mark_lost(backends, nsr)
     assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
+    # An operation that begins forgets the reason, and may be killed.
+    nsr.update(nsState="DEGRADED", errorDetail=None)
+    timer.mark_lost(backends, nsr)
+    assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
     failed["vpn-ee/0"] = "hook failed"
     nsr.update(nsState="BROKEN", errorDetail="why")
     timer.mark_lost(backends, nsr)
