@@ -14,6 +14,7 @@ from builder.validate.forms import Network
 from builder.validate.problem import Problem
 from builder.validate.request import Request
 
+MOST = 256  # Instances of a VDU whose addresses are compared.
 AGENTS = 2  # Addresses that DHCP takes where highly available (Neutron's dhcp_agents_per_network).
 
 
@@ -30,10 +31,10 @@ def fixed(
     nics = nics_at(vnfd, points)
     vdus = {vdu for vdu, _ in nics}
     levels = walk(vnfd, "df[0]/instantiation-level[0]/vdu-level[]")
-    most = max(
-        (level["number-of-instances"] for _, level, _ in levels if level["vdu-id"] in vdus),
-        default=1,
-    )
+    counts = [
+        level.get("number-of-instances", 1) for _, level, _ in levels if level["vdu-id"] in vdus
+    ]
+    most = min(max(counts, default=1), MOST)
     of_nics = [
         (at, nic)
         for at, nic, (entry, vdu, _) in walk(request.document, "vnf[]/vdu[]/interface[]")
@@ -52,8 +53,10 @@ def fixed(
 
 
 def _counted(address: str, count: int) -> str:
-    number = _number(address)
-    return address if number is None or not count else str(ipaddress.ip_address(address) + count)
+    try:
+        return str(ipaddress.ip_address(address) + count)
+    except ValueError:  # Another rule reports it.
+        return address
 
 
 @rule("nsd")

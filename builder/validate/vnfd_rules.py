@@ -133,7 +133,7 @@ def flavours(ctx: Context) -> Iterator[Problem]:
 def charts(ctx: Context) -> Iterator[Problem]:
     """Names of Helm charts; NBI checks only those of KDUs."""
     for place, name, _ in ctx.each("kdu[]/helm-chart?"):
-        if isinstance(name, str) and not (CHART.fullmatch(name) or "://" in name):
+        if not isinstance(name, str) or not (CHART.fullmatch(name) or "://" in name):
             yield ctx.tell("helm-chart", place, value=shown(name))
     present = ctx.package.names("helm-charts")
     for place, name, _ in ctx.each(f"{DAY12}[]/execution-environment-list[]/helm-chart?"):

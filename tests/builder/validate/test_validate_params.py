@@ -209,6 +209,17 @@ def test_further_instances_have_the_next_addresses():
     assert found.sentence.startswith("10.0.0.255 is the first or last")
 
 
+@pytest.mark.parametrize(("instances", "good"), [(None, True), (1, True), (1 << 60, False)])
+def test_a_level_says_how_many_instances_or_not(instances, good):
+    made = vnf()
+    level = {"vdu-id": "vm"} | ({} if instances is None else {"number-of-instances": instances})
+    made.put("df/0/instantiation-level/0/vdu-level", [level])
+    known = Catalog()
+    known.add(made.package())
+    known.add(ns().package())
+    assert (validate_params("ns", PARAMS, known) == []) is good
+
+
 def test_the_address_of_a_link_counts_and_not_that_of_the_nic():
     document = copy.deepcopy(PARAMS)
     point = {"member-vnf-index-ref": "1", "vnfd-connection-point-ref": "data-ext"}

@@ -962,6 +962,11 @@ CREATION = [
     ),
     case("image-checksum", put("sw-image-desc/0/checksum", {"algorithm": "md5"}), at="checksum"),
     case("wrong-value", put("sw-image-desc/0/checksum", "0123"), at="checksum"),
+    case(
+        "helm-chart",
+        put("kdu", [{"name": "k", "helm-chart": ["repo/chart"]}]),
+        at="helm-chart",
+    ),
     case("kdu-name", put("kdu", [{"helm-chart": "repo/chart"}]), at="kdu[0]"),
     case(
         "vdu-affinity",
