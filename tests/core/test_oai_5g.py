@@ -371,16 +371,16 @@ def test_tables_of_a_function_that_hangs_are_not_shown_as_those_of_now(
         return Results(found)
 
     action = acting(ConnectedActions, kind, SimpleNamespace(execute=execute))
-    for age in (20, 40):
+    for age in (20, 40, -7200):  # The last one: the clock jumped back by two hours since.
         at = time.time() - age
         os.utime(log, (at, at))
-        if (kind, age) in (("mme", 40), ("amf", 40)):
+        if kind != "smf" and age != 20:
             with pytest.raises(VpnaasError, match="has logged nothing for half a minute"):
                 action.show_connected({})
         else:
             answer = action.show_connected({})
             assert answer.pop("seconds-since-logged", None) in (
-                (age, age + 1) if kind == "smf" else (None,)
+                range(abs(age) - 1, abs(age) + 2) if kind == "smf" else (None,)
             )
             assert answer == {"shown": "a table\n"}
 

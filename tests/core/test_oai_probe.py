@@ -65,6 +65,10 @@ def test_a_function_stays_ready_while_its_log_grows_and_is_rotated(
     for text in (old + "Frame.Slot 128.0\n" * 40, "after a rotation\n"):
         log.write_text(text)
         assert probe.holds(check)
+    check["silence"] = 30
+    for age in (20, 40, -7200):  # The last one: the clock jumped back by two hours since.
+        os.utime(log, (time.time() - age,) * 2)
+        assert probe.holds(check) == (age == 20)
 
 
 @pytest.mark.parametrize(

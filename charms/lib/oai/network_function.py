@@ -266,7 +266,7 @@ class NetworkFunction(Addition):
         words = results.output("size").split() + results.output("now").split()
         counts = [int(word) for word in words if fields.is_count(word)]
         size, logged, now = counts if len(counts) == 3 else (0, 0, 0)
-        age = max(0, now - logged)
+        age = abs(now - logged)  # The clock may have jumped back since.
         if container in logs.TABLED and age > logs.SILENCE:
             what = "the {} has logged nothing for half a minute, so it hangs; restart-nf ends that"
             raise VpnaasError(what.format(container.upper()))

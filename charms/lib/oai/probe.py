@@ -123,8 +123,8 @@ def _logged(check: Json) -> bool:
 
 
 def _age(path: str) -> float:
-    """Return seconds since a file was written, 0 without the file."""
-    return time.time() - os.stat(path).st_mtime if os.path.exists(path) else 0.0
+    """Return seconds since a file was written, or to the clock's jump back; 0 without the file."""
+    return abs(time.time() - os.stat(path).st_mtime) if os.path.exists(path) else 0.0
 
 
 def _last(pattern: str, text: str) -> int:
