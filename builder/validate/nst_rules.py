@@ -1,9 +1,11 @@
 """Rules for slice templates."""
 
+import re
 from collections.abc import Iterator
 
 from builder.validate.context import Context, ids, rule
 from builder.validate.problem import Problem
+from builder.validate.schema import shown
 
 
 @rule("nst")
@@ -18,6 +20,14 @@ def shared(ctx: Context) -> Iterator[Problem]:
         name = subnet["id"]
         if subnet.get("is-shared-nss") and name not in connected:
             yield ctx.tell("subnet-shared", place, name=name)
+
+
+@rule("nst")
+def descriptions(ctx: Context) -> Iterator[Problem]:
+    """The description of a subnet becomes that of its service."""
+    for place, text, _ in ctx.each("netslice-subnet[]/description?"):
+        if not re.fullmatch("[^'\"]{1,255}", text):
+            yield ctx.tell("subnet-description", place, value=shown(text))
 
 
 @rule("nst")

@@ -111,6 +111,9 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
     given = {subnet["id"]: subnet for subnet in document.get("netslice-subnet") or ()}
     request = Request(document, {}, {}, catalog, where)
     yield from tabled(request, "nsi", document, lambda _: {"nst": nst})
+    for key in document.get("additionalParamsForNsi") or {}:
+        if re.search("[.$]", key):
+            yield request.tell("params-key/slice", "additionalParamsForNsi", key=key)
     nsds = {
         n: catalog.nsds[s["nsd-ref"]] for n, s in subnets.items() if s["nsd-ref"] in catalog.nsds
     }

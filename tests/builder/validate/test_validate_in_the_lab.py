@@ -248,5 +248,5 @@ def test_parameters_of_a_slice(engine: Engine, code: str, tmp_path: Path) -> Non
 
 def test_no_code_is_left_out() -> None:
     told = {*FIRST, *ARCHIVES, *OF_SERVICES, *OF_SLICES, "archive-unreadable", "zip-link"}
-    told |= {"params-ns-missing", "params-disagree", "params-form", "params-link"}
+    told |= {"params-ns-missing", "params-disagree", "params-form", "params-link", "nst-no-subnet"}
     assert sorted(CODES) == sorted(told | TOLD_WHICH_SERVICE)

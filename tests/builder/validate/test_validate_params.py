@@ -14,7 +14,7 @@ from vpnaas.params.intent import Intent
 from builder.charms import _complete
 from builder.check import users_parameters
 from builder.cli import main
-from builder.validate import Catalog, validate_params
+from builder.validate import Catalog, validate, validate_params
 from builder.validate.primitive_rules import misfit
 
 
@@ -226,6 +226,23 @@ def test_the_address_of_a_link_counts_and_not_that_of_the_nic():
     document["vld"][0]["vnfd-connection-point-ref"].append(point | {"ip-address": "10.0.0.9"})
     document["vnf"][0]["vdu"][0]["interface"][0]["ip-address"] = "10.0.0.2"
     assert validate_params("ns", document, catalog()) == []
+
+
+@pytest.mark.parametrize(
+    "change", [lambda d: d.drop("netslice-subnet"), lambda d: d.put("netslice-subnet", [])]
+)
+def test_a_template_has_services(change):
+    made = nst()
+    change(made)
+    assert "nst-no-subnet" in [p.code for p in validate(made.package(), catalog())]
+
+
+@pytest.mark.parametrize(("key", "good"), [("a.b", False), ("$a", False), ("a-b", True)])
+def test_keys_of_a_slice_have_no_dot(key, good):
+    found = validate_params("nsi", {"additionalParamsForNsi": {key: 1}}, slice_catalog(), "p")
+    told = [p for p in found if p.path == "p: additionalParamsForNsi"]
+    assert [p.code for p in told] == ["params-key"] * (not good)
+    assert all(p.osm_message.endswith("must not contain dots or $") for p in told)
 
 
 @pytest.mark.parametrize("key", ["netslice-subnet", "netslice-vld"])

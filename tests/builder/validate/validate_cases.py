@@ -973,6 +973,11 @@ CREATION = [
         put("df/0/vdu-profile/0/affinity-or-anti-affinity-group", [{"id": "apart"}]),
         at="affinity-or-anti-affinity-group[0]/id",
     ),
+    nst_case(
+        "subnet-description",
+        put("netslice-subnet/0/description", "the operator's"),
+        at="netslice-subnet[0]/description",
+    ),
     ns_case("cpd-none", put(f"{CONN}/constituent-cpd-id", []), at="connectivity[1]"),
     ns_case("cpd-none", drop(f"{CONN}/constituent-cpd-id"), at="connectivity[1]"),
     ns_case(
