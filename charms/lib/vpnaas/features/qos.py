@@ -127,29 +127,24 @@ def _classes(underlay: str, links: Sequence[Share]) -> Tuple[List[str], List[str
     """Return the required and the optional tc(8) lines of an interface."""
     total = max(s.qos.underlay_mbps for s in links) or UNLIMITED_MBPS
     # Without enough tokens for a super packet HTB would let nothing of it through in time.
-    burst = "burst {}b cburst {}b".format(SUPER_PACKET, SUPER_PACKET)
+    burst = "burst {0}b cburst {0}b".format(SUPER_PACKET)
     at = "dev {} ".format(underlay)
+    below = "class add {0}parent {1}:1 classid {1}:".format(at, MAJOR)
     lines = [
         "qdisc add {}root handle {}: htb default {:x}".format(at, MAJOR, REST),
         "class add {0}parent {1}: classid {1}:1 htb rate {2}mbit ceil {2}mbit {3}".format(
             at, MAJOR, total, burst
         ),
         # Packets of no link, such as management, go last but never starve.
-        "class add {0}parent {1}:1 classid {1}:{2:x} htb prio 7 rate 1mbit ceil {3}mbit {4}".format(
-            at, MAJOR, REST, total, burst
-        ),
+        "{}{:x} htb prio 7 rate 1mbit ceil {}mbit {}".format(below, REST, total, burst),
     ]
     leaves = []
     for number, share in enumerate(links, FIRST):
-        qos = share.qos
-        row = qos.characteristics
-        ceiling = min(qos.maximum_mbps or total, total)
-        own = (
-            "class add {0}parent {1}:1 classid {1}:{2:x} htb prio {3} rate {4}mbit ceil {5}mbit {6}"
-        )
-        rate = qos.guaranteed_mbps or 1
-        lines.append(own.format(at, MAJOR, number, row.precedence, rate, ceiling, burst))
-        limit = queue_bytes(qos, total)
+        row, rate = share.qos.characteristics, share.qos.guaranteed_mbps or 1
+        ceiling = min(share.qos.maximum_mbps or total, total)
+        own = "{}{:x} htb prio {} rate {}mbit ceil {}mbit {}"
+        lines.append(own.format(below, number, row.precedence, rate, ceiling, burst))
+        limit = queue_bytes(share.qos, total)
         lines.append("qdisc add {}parent {}:{:x} bfifo limit {}".format(at, MAJOR, number, limit))
         if not row.guaranteed:
             # If the kernel has fq_codel, flows inside a link share fairly and queues stay short.
