@@ -122,8 +122,7 @@ class Work:
         status = model.status()
         deployed = self.store.get(NSRS, ns_id)["_admin"]["deployed"]["VCA"]
         statuses = status.said(vca["application"] for vca in deployed)
-        errors = status.failed | ended
-        errors.update({a: s["message"] for a, s in statuses.items() if s["status"] == "error"})
+        errors = sorted((status.failed | ended).items())
         with self.store.edit(NSRS, ns_id) as nsr:
             nsr["lab"]["charms"] = statuses
             nsr["lab"]["charms-idle"] = now if idle else None
@@ -134,10 +133,9 @@ class Work:
                 nsr["lab"]["seconds-vms-ready-to-charms-idle"] = round(now - vms_ready, 3)
             if nsr["nsState"] in ("READY", "DEGRADED"):
                 nsr["nsState"] = "DEGRADED" if errors else "READY"
-                nsr["errorDetail"] = (
-                    "; ".join(f"{k}: {v}" for k, v in sorted(errors.items())) if errors else None
-                )
-        for unit, reason in sorted((status.failed | ended).items()):
+                detail = "; ".join(f"{unit}: {reason}" for unit, reason in errors)
+                nsr["errorDetail"] = detail or None
+        for unit, reason in errors:
             self.journal.write("note", "ns", f"{unit}: {reason}")
         self.journal.write(
             "settled", "ns", "all charms idle" if idle else "charms still busy", idle=idle
