@@ -6,6 +6,7 @@ import base64
 import re
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -206,7 +207,8 @@ def test_another_root_cuts_no_tunnel_before_its_server_has_answered():
         assert mme.vdu.charon.sas == [before]
     assert hss.states() == mme.states() == {LINK: "up"}
     assert mme.plans[LINK].waiting == (
-        "waiting for a certificate under the new root, the CMP server gave none: connect timeout",
+        "waiting for a certificate under the new root, the CMP server gave none: connect timeout:"
+        " it does not answer, refuses, or its name has no address",
     )
     # Nor does a lost tunnel need the new root.
     mme.vdu.reboot()
@@ -474,13 +476,30 @@ def test_an_enrolment_that_is_not_in_order_brings_nothing(
     assert re.search(sentence, refusal)
 
 
-def test_a_server_that_is_not_there_is_told(pki: Pki) -> None:
+@pytest.mark.parametrize("server", ["127.0.0.1:1", "no-such-name.invalid:80"])
+def test_a_server_that_is_not_there_is_told(pki: Pki, server: str) -> None:
     started = time.monotonic()
-    text, refusal = pki.enrol("127.0.0.1:1", more="-msg_timeout 2")
+    text, refusal = pki.enrol(server, more="-msg_timeout 2")
     assert text == ""
-    assert "connect" in refusal
+    assert refusal == ("connect timeout: it does not answer, refuses, or its name has no address")
     assert time.monotonic() - started < servers.SECONDS
     assert fields.lines(refusal) == [refusal]
+
+
+def test_a_server_that_ends_the_connection_is_told(pki: Pki) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            taken, _ = server.accept()
+            taken.recv(9999)
+            taken.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        text, refusal = pki.enrol(f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+    assert text == ""
+    assert refusal.endswith("it ended the connection, or its answer is not of CMP")
 
 
 def test_a_server_that_takes_the_connection_and_hangs_is_given_up(pki: Pki) -> None:

@@ -32,6 +32,11 @@ VENDOR_CERTIFICATE = "/etc/osm-vpnaas/vendor/certificate.pem"
 """What a vendor puts on a VDU before the operator gets it; a chain follows the certificate."""
 SECONDS = 30
 """Time limit of one enrolment."""
+EXPLAINED = {
+    "connect timeout": ": it does not answer, refuses, or its name has no address",
+    "failed reading data": ": it ended the connection, or its answer is not of CMP",
+}
+"""What openssl's client hides."""
 
 
 def by_cmp(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
@@ -70,7 +75,8 @@ def refusal(link: str, results: Results) -> str:
     errors = re.findall(r"CMP error: ([ -~]{1,200})", text)
     lines = [line for line in errors if "PKIStatus" in line] + errors
     last = fields.lines(text)[-1:] or ["the program ended without a reason"]
-    return (lines or last)[0][:200]
+    reason = (lines or last)[0][:200]
+    return reason + EXPLAINED.get(reason, "")
 
 
 def by_est(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
