@@ -68,16 +68,18 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     chosen = checked.get("nsdId")
     result = [nsd for nsd in catalog.nsds.values() if chosen in (None, nsd["id"], nsd.get("_id"))]
     if len(result) == 1:
-        problems |= _ns(checked, result[0], where, catalog)
+        problems |= _ns(checked, result[0], where, catalog, frozenset())
     return sorted(problems)
 
 
-def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[Problem]:
+def _ns(
+    document: Document, nsd: Document, where: str, catalog: Catalog, joined: frozenset[str]
+) -> set[Problem]:
     vnfds = {
         member: catalog.vnfds.get(profile["vnfd-id"], {})
         for member, profile in profiles_of(nsd).items()
     }
-    request = Request(document, nsd, vnfds, catalog, where)
+    request = Request(document, nsd, vnfds, catalog, where, joined)
     problems: set[Problem] = set()
     ours = (_tables, _several_vims, _subnets_elsewhere, _keys, _supplied)
     for check in (*ours, resources, addresses, pools, service, values):
@@ -129,14 +131,17 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
             yield from problems_of(error, MODELS["ns"], f"{nst['id']}: {name}", "")
             continue
         place = f"{where}: netslice-subnet {name}"
-        yield from _ns(params, nsd, place, catalog)
-        yield from _dropped(params, nst, name, nsd, place)
+        connected = _connected(nst, name, nsd)
+        yield from _ns(params, nsd, place, catalog, connected)
+        # LCM drops parts of `vld` when a service is part of a slice.
+        for at, link in numbered("vld", params.get("vld")):
+            lost = set(link) & {"ip-profile", "vim-network-name", "vim-network-id", "wimAccountId"}
+            if lost and link["name"] not in connected:
+                yield problem(f"{place}: {at}", "params-nss-vld", may=lost, link=link)
 
 
-def _dropped(
-    params: Document, nst: Document, subnet: str, nsd: Document, place: str
-) -> Iterator[Problem]:
-    """Parts of `vld` that LCM drops when a service is part of a slice."""
+def _connected(nst: Document, subnet: str, nsd: Document) -> frozenset[str]:
+    """Return the links of a service that a slice connects with others."""
     ends = {
         point["nsd-connection-point-ref"]
         for link in nst.get("netslice-vld") or ()
@@ -144,11 +149,7 @@ def _dropped(
         if point["nss-ref"] == subnet
     }
     saps = {sap["id"]: sap.get("virtual-link-desc") for sap in nsd.get("sapd") or ()}
-    connected = {saps.get(end) for end in ends}
-    for at, link in numbered("vld", params.get("vld")):
-        lost = set(link) & {"ip-profile", "vim-network-name", "vim-network-id", "wimAccountId"}
-        if lost and link["name"] not in connected:
-            yield problem(f"{place}: {at}", "params-nss-vld", may=lost, link=link)
+    return frozenset(str(saps.get(end)) for end in ends)
 
 
 def _several_vims(request: Request) -> Iterator[Problem]:

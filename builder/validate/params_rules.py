@@ -65,7 +65,9 @@ def _interfaces(
 
 def addresses(request: Request) -> Iterator[Problem]:
     """Fixed addresses must be in the subnet of their link, and must not repeat."""
-    for place, link in numbered("vld", request.document.get("vld")):
+    inner = walk(request.document, "vnf[]/internal-vld[]")
+    outer = numbered("vld", request.document.get("vld"))
+    for place, link in [*outer, *((place, link) for place, link, _ in inner)]:
         profile = link.get("ip-profile") or {}
         subnet, gateway = profile.get("subnet-address"), profile.get("gateway-address")
         network = network_of(subnet)
@@ -75,11 +77,35 @@ def addresses(request: Request) -> Iterator[Problem]:
         if network is not None and gateway and misplaced(gateway, network) == "outside":
             spot = f"{place}/ip-profile/gateway-address"
             yield request.tell("params-address/gateway", spot, gateway=gateway, subnet=subnet)
-    for name in {link["id"]: "" for link in request.nsd.get("virtual-link-desc") or ()}:
-        yield from _of_link(request, name, *request.links().get(name, ("vld", {})))
+        version = f"ipv{network.version}" if network is not None else ""
+        if version and profile.get("ip-version", version) != version:
+            spot = f"{place}/ip-profile/ip-version"
+            yield request.tell("params-address/version", spot, subnet=subnet, version=version)
+    for described in request.nsd.get("virtual-link-desc") or ():
+        yield from _of_link(request, described)
 
 
-def _of_link(request: Request, name: str, place: str, link: Document) -> Iterator[Problem]:
+def _of_link(request: Request, described: Document) -> Iterator[Problem]:
+    name = described["id"]
+    place, link = request.links().get(name, ("vld", {}))
+    made = name not in request.joined and not any(
+        (described.get("mgmt-network"), request.vims(), described.get("vim-network-name"),
+         link.get("vim-network-name"), link.get("vim-network-id"))
+    )  # fmt: skip
+    for at, point, _ in walk(link, "vnfd-connection-point-ref[]", place):
+        ends = [
+            end["constituent-cpd-id"]
+            for member, connection, other in links_of(request.nsd)
+            for end in connection.get("constituent-cpd-id") or ()
+            if (member, other) == (point["member-vnf-index-ref"], name)
+        ]
+        end, known = (
+            point["vnfd-connection-point-ref"],
+            request.vnfds.get(point["member-vnf-index-ref"]),
+        )
+        if known and end in ids(known.get("ext-cpd")) and end not in ends:
+            spot = f"{at}/vnfd-connection-point-ref"
+            yield request.tell("params-cpd/link", spot, end=end, link=name, may=ends)
     profile = profile_of(request, name)
     subnet, gateway = profile.get("subnet-address"), profile.get("gateway-address")
     network = network_of(subnet)
@@ -87,7 +113,7 @@ def _of_link(request: Request, name: str, place: str, link: Document) -> Iterato
     for member, connection, other in links_of(request.nsd):
         for at, address in fixed(request, member, connection, place, link) if other == name else ():
             spot, words = f"{at}/ip-address", {"address": address, "link": name, "subnet": subnet}
-            if case := misplaced(address, network) if network else "":
+            if case := misplaced(address, network) if network else "unmade" if made else "":
                 yield request.tell(f"params-address/{case}", spot, **words)
             if address in seen:
                 yield request.tell("params-address/taken", spot, owner=seen[address], **words)

@@ -15,6 +15,7 @@ class Request(Reporter):
     vnfds: dict[str, Document]  # VNFD body by member-vnf-index, {} if it is not available.
     catalog: Catalog  # Packages and descriptors for look-ups.
     where: str  # Name of the file, for messages.
+    joined: frozenset[str] = frozenset()  # Links that a slice connects, and gives their subnets.
 
     def links(self) -> dict[str, tuple[str, Document]]:
         """Return (place, parameters) of each link that has some, by its name."""

@@ -47,6 +47,12 @@ def spread(document, **link):
     document["vld"][0] |= link
 
 
+def at_management(document):
+    """Give the NIC of another link an address of this one."""
+    points = document["vld"][0]["vnfd-connection-point-ref"]
+    points[0]["vnfd-connection-point-ref"] = "mgmt-ext"
+
+
 def dhcp(document, params, address="10.0.0.20"):
     """Give the link other parameters of DHCP, member 2 an address, and member 1 one far away."""
     link = document["vld"][0]
@@ -233,6 +239,16 @@ CASES = [
         edit(f"{REF}/ip-address", "10.0.0.255"),
         at=f"{REF.replace('/0', '[0]')}/ip-address",
     ),
+    Case("params-address", edit("vld/0/ip-profile/ip-version", "ipv6"), at="ip-version"),
+    Case(
+        "params-address",
+        edit(
+            "vnf/0/internal-vld",
+            [{"name": "inner", "ip-profile": {"subnet-address": "10.5.0.1/24"}}],
+        ),
+        at="internal-vld[0]/ip-profile/subnet-address",
+    ),
+    Case("params-cpd", at_management, at="vnfd-connection-point-ref"),
     Case("params-address", edit(f"{NIC}/ip-address", "10.1.0.2"), at="interface[0]/ip-address"),
     Case("params-address", edit(f"{NIC}/ip-address", "10.0.0.0"), at="interface[0]/ip-address"),
     Case(

@@ -541,7 +541,8 @@ def test_dhcp_of_the_nsd_counts_where_no_ip_profile_is_given(cidr, address, dhcp
     ]
     assert [p.code for p in validate_params("ns", document, known)] == problems
     document["vld"][0]["ip-profile"] = {}  # LCM takes it in place of the NSD's.
-    assert validate_params("ns", document, known) == []
+    (found,) = validate_params("ns", document, known)
+    assert found.sentence.startswith("OSM makes link 'data' with any 192.168.x.0/24")
     del document["vld"][0]["ip-profile"]
     document["vld"][0]["vim-network-name"] = "there"
     assert validate_params("ns", document, known) == []
