@@ -212,6 +212,10 @@ def test_wireguard_tells_of_handshakes_and_bytes() -> None:
     assert value(meter, "vpnaas_peer_up", **mme, technology="wireguard") == 1
     assert value(meter, "vpnaas_handshake_age_seconds", **mme) == 20
     assert value(meter, "vpnaas_handshake_age_seconds", link="s1c", peer="other") is None
+    # The clock jumped back by two hours: a handshake in the future is no new one.
+    meter.update(meter.last._replace(now=meter.last.now - 7200))
+    assert value(meter, "vpnaas_handshake_age_seconds", **mme) == 7180
+    assert value(meter, "vpnaas_peer_up", **mme) == 0
     assert value(meter, "vpnaas_received_bytes_total", **mme) == 11
     assert value(meter, "vpnaas_ike_sas", **mme) is None
     # Too long ago, or of before the clock was set back.

@@ -316,7 +316,7 @@ class Meter:
                 for kind in ("ike", "child"):
                     samples["vpnaas_rekeys"][ends + (kind,)] = counted.get((peer.key, kind), 0)
             elif tunnel.handshake:
-                age = max(0.0, self.last.now - tunnel.handshake)
+                age = abs(self.last.now - tunnel.handshake)  # The clock may have jumped back.
                 samples["vpnaas_handshake_age_seconds"][ends] = age
         match = re.search(r"ikesas \{total=(\d+) half-open=(\d+)\}", self.last.stats)
         if match or any(p.technology == "ipsec" for p in self.peers):
