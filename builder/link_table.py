@@ -155,7 +155,8 @@ def _link(end: End, other: End | None, earlier: Mapping[Any, End], now: float) -
     far = other.name if other is not None else str(end.peer.get("peer", ""))
     inner = other.inner if other is not None else str(end.peer.get("prefixes", ""))
     keys = [at for each in both if (at := _seconds(each.details.get("key-since"))) is not None]
-    handshakes = [s for each in both if (s := _number(each.peer, "last-handshake-s")) is not None]
+    shown = [_number(each.peer, "last-handshake-s") for each in both]
+    handshakes = [abs(s) for s in shown if s is not None]  # Less than 0: a clock was set back.
     losses = [loss for each in both if (loss := _number(each.peer, "loss-percent")) is not None]
     mine = str(other.peer.get("endpoint", "")) if other is not None else ""
     return Link(
