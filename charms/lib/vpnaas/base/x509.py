@@ -98,11 +98,15 @@ def path_to(
     for _ in range(1 + MAX_CHAIN):
         ended = [path for path in paths if path[-1].issued_by(root)]
         if ended:
-            return max(ended, key=lambda path: _signed(path[-1], root))[1:]
+            if len(ended) > 1:
+                ended.sort(key=lambda path: not _signed(path[-1], root))
+            return ended[0][1:]
         longer = []
         for path in paths:
             above = [path + (other,) for other in left if path[-1].issued_by(other)]
-            longer += sorted(above, key=lambda path: not _signed(*path[-2:]))
+            if len(above) > 1:
+                above.sort(key=lambda path: not _signed(*path[-2:]))
+            longer += above
             left = [other for other in left if not path[-1].issued_by(other)]
         paths = longer
     return None
