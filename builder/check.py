@@ -70,7 +70,9 @@ def document(params: dict[str, Any], catalog: Catalog, name: str) -> list[Proble
     form = validate_params("nsi" if of_slice else "ns", params, Catalog(), name)
     if any(problem.severity == "refused" for problem in form):
         return form
-    return sorted({*form, *(_of_slices if of_slice else _of_services)(params, catalog, name)})
+    found = (_of_slices if of_slice else _of_services)(params, catalog, name)
+    unknown = any(problem.code == "params-no-service" for problem in found)
+    return sorted({*found, *(form if unknown else ())})
 
 
 def parameter_file(path: Path) -> bool:

@@ -93,6 +93,13 @@ def test_what_is_no_link_is_told_by_the_action_alone(link, code):
     assert [p.code for p in validate_params("ns", document, known)] == [code]
 
 
+def test_ends_of_network_functions_are_told_once(problems):
+    found = problems("epc", enb={"vpn_technology": "none"})
+    assert [p.code for p in found] == ["params-link"] * 2
+    (found,) = problems("epc", mme={"s6a_inner_address": "172.16.6.129/24"})
+    assert found.code == "params-link"
+
+
 def test_a_subnet_that_both_ends_do_not_share_is_told_of_both(problems):
     found = problems("vpn_basic", client={"vpn_inner_address": "10.78.0.2/24"})
     assert [p.sentence.partition(";")[0] for p in found] == [
