@@ -110,12 +110,13 @@ def fail_operation(store: Store, operation: Document, reason: str, state: str = 
             if kind == "instantiate":
                 nsr["operational-status"] = nsr["config-status"] = "failed"
                 nsr["_admin"]["nsState"] = "INSTANTIATED"
+            if kind in ("instantiate", "scale"):
                 for vca in (*nsr["_admin"]["deployed"]["VCA"], *nsr["configurationStatus"]):
                     vca["status"] = "BROKEN" if vca["status"] == "BUILDING" else vca["status"]
             if kind == "terminate":
                 nsr["operational-status"] = "failed"
             nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
-        if kind == "instantiate":
+        if kind in ("instantiate", "scale"):
             end_building(store, operation["nsInstanceId"])
     return before == "PROCESSING"
 

@@ -33,7 +33,7 @@ from lab.nbi.requests import check_action
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Journal, Tail
-from lab.records.operations import operation_folder, remove_service
+from lab.records.operations import fail_operation, operation_folder, remove_service
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Store
 
 
@@ -581,6 +581,18 @@ def test_name_that_nbi_refuses(engine: Engine, name: str) -> None:
         create(engine, name)
     assert caught.value.status == 422
     assert engine.store.all(NSRS) == []
+
+
+def test_instances_of_a_scale_that_was_killed_are_not_building(engine: Engine) -> None:
+    operation = create(engine).operation
+    with engine.store.edit(NSRS, operation["nsInstanceId"]) as nsr:
+        nsr["_admin"]["deployed"]["VCA"] = [new_vca(Environment("app", "c", "ee", "1"))]
+        nsr["configurationStatus"] = configuration_status(nsr)
+    fail_operation(engine.store, {**operation, "lcmOperationType": "scale"}, "it was killed")
+    assert {v["status"] for r in engine.store.all(VNFRS) for v in r["vdur"]} == {"ERROR"}
+    shown = engine.ns("demo")
+    assert {vca["status"] for vca in shown["configurationStatus"]} == {"BROKEN"}
+    assert shown["nsState"] != "BROKEN"
 
 
 def test_dead_worker_is_noticed(engine: Engine) -> None:
