@@ -410,6 +410,15 @@ def test_a_peer_is_accepted_unproved_if_no_server_proved_it(
     assert said(notes, "unproved") == {}
 
 
+def test_who_is_refused_here_is_accepted_no_more(notes: Notes) -> None:
+    unproved = {END: "http://ca/sub.crl: no valid answer"}
+    refused(notes, START, LOOK, CHECK, OLD, IN)
+    refused(notes, "received AUTHENTICATION_FAILED notify error", number="2")
+    assert said(notes, "unproved") == unproved
+    refused(notes, START, LOOK, CHECK, "certificate was revoked on Nov 28", number="3")
+    assert said(notes, "unproved") == {}
+
+
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [

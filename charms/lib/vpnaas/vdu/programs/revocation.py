@@ -425,7 +425,8 @@ class Refusals:
                     exchange.rank = rank
                     why = self._sentence(sentence, found, exchange)
                     self.notes.put("refused", key, why, rank)
-                    self.notes.drop("unproved", key)
+                    if not text.startswith("received "):  # This end refuses the peer.
+                        self.notes.drop("unproved", key)
                 return
 
     def _sentence(self, sentence: str, match: Any, exchange: Exchange) -> str:
