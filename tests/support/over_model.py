@@ -29,9 +29,9 @@ class OverModel(Vdu):
         if model is None:
             raise UnreachableError(f"no VDU answers at {self._login.host}")
         self.host_key = "ssh-ed25519 AAAA"
-        if not stdin:
+        if not stdin or command.endswith("; cat"):
             said = command[len("echo ") :] if command.startswith("echo ") else "vdu"
-            return CommandResult(0, said + "\n", "")
+            return CommandResult(0, said + "\n" + stdin, "")
         text, mark = agent_call(stdin)
         request = json.loads(text)
         steps = [
