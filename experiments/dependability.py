@@ -92,7 +92,7 @@ def run(bed: Testbed, victim: str, neighbour: str, fault: str, seconds: float) -
     with contextlib.ExitStack() as mending:
         _DO[fault](bed, end, mending)
         time.sleep(max(0.0, seconds * 3 / 4 - (time.time() - began)))
-    _wait_recovered(bed, victim)
+    _wait_recovered(bed, victim, CUT if fault == "link" else 0)
     back = time.time()
     # Both go on as long as the fault: mending it must not cost the neighbour anything either.
     streams = {neighbour: flows[neighbour].result()}
@@ -149,13 +149,18 @@ def _timeline(neighbour: Stream, victim: Stream, fault: float, back: float) -> d
     }
 
 
-def _wait_recovered(bed: Testbed, name: str) -> None:
-    """Wait until the victim's link works again; `show-status` makes its charm check the link."""
+def _wait_recovered(bed: Testbed, name: str, alone: float) -> None:
+    """Wait until the victim's link works again; `show-status` makes its charm check the link.
+
+    For the seconds `alone` no charm checks it: a look takes seconds while a peer is silent.
+    """
     slice_ = bed.slices[name]
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
+    began = time.monotonic()
+    while time.monotonic() < began + 120:
         if bed.answers(slice_, slice_.user_plane):
             return
+        if time.monotonic() < began + alone:
+            continue
         far = slice_[_own_end(slice_)]
         with contextlib.suppress(click.ClickException):
             far.action("show-status", link=_user_link(bed, far))
