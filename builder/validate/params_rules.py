@@ -14,7 +14,7 @@ from builder.documents import NICS, links_of, placeholder, walk
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Document, day12_of, ids, numbered
-from builder.validate.pool_rules import fixed, misplaced, network_of, profile_of
+from builder.validate.pool_rules import fixed_on, misplaced, network_of, profile_of
 from builder.validate.primitive_rules import (
     BUILT_IN,
     LOOPBACK,
@@ -88,36 +88,39 @@ def addresses(request: Request) -> Iterator[Problem]:
 def _of_link(request: Request, described: Document) -> Iterator[Problem]:
     name = described["id"]
     place, link = request.links().get(name, ("vld", {}))
+    yield from _elsewhere(request, name, place, link)
     made = name not in request.joined and not any(
         (described.get("mgmt-network"), request.vims(), described.get("vim-network-name"),
          link.get("vim-network-name"), link.get("vim-network-id"))
     )  # fmt: skip
-    for at, point, _ in walk(link, "vnfd-connection-point-ref[]", place):
-        ends = [
-            end["constituent-cpd-id"]
-            for member, connection, other in links_of(request.nsd)
-            for end in connection.get("constituent-cpd-id") or ()
-            if (member, other) == (point["member-vnf-index-ref"], name)
-        ]
-        end, known = (
-            point["vnfd-connection-point-ref"],
-            request.vnfds.get(point["member-vnf-index-ref"]),
-        )
-        if known and end in ids(known.get("ext-cpd")) and end not in ends:
-            spot = f"{at}/vnfd-connection-point-ref"
-            yield request.tell("params-cpd/link", spot, end=end, link=name, may=ends)
     profile = profile_of(request, name)
     subnet, gateway = profile.get("subnet-address"), profile.get("gateway-address")
     network = network_of(subnet)
     seen = {gateway: "the gateway"} if gateway else {}
-    for member, connection, other in links_of(request.nsd):
-        for at, address in fixed(request, member, connection, place, link) if other == name else ():
+    for member, found in fixed_on(request, name):
+        for at, address in found:
             spot, words = f"{at}/ip-address", {"address": address, "link": name, "subnet": subnet}
             if case := misplaced(address, network) if network else "unmade" if made else "":
                 yield request.tell(f"params-address/{case}", spot, **words)
             if address in seen:
                 yield request.tell("params-address/taken", spot, owner=seen[address], **words)
             seen.setdefault(address, member)
+
+
+def _elsewhere(request: Request, name: str, place: str, link: Document) -> Iterator[Problem]:
+    """Connection points that get an address on a link, and are at another one."""
+    for at, point, _ in walk(link, "vnfd-connection-point-ref[]", place):
+        index, end = point["member-vnf-index-ref"], point["vnfd-connection-point-ref"]
+        ends = [
+            each["constituent-cpd-id"]
+            for member, connection, other in links_of(request.nsd)
+            for each in connection.get("constituent-cpd-id") or ()
+            if (member, other) == (index, name)
+        ]
+        known = ids((request.vnfds.get(index) or {}).get("ext-cpd"))
+        if end in known and end not in ends:
+            spot = f"{at}/vnfd-connection-point-ref"
+            yield request.tell("params-cpd/link", spot, end=end, link=name, may=ends)
 
 
 def service(request: Request) -> Iterator[Problem]:

@@ -52,6 +52,14 @@ def fixed(
     return []
 
 
+def fixed_on(request: Request, link_id: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield the member of each connection to a link, and its (place, fixed address) there."""
+    place, link = request.links().get(link_id, ("vld", {}))
+    for member, connection, name in links_of(request.nsd):
+        if name == link_id:
+            yield member, fixed(request, member, connection, place, link)
+
+
 def _counted(address: str, count: int) -> str:
     try:
         return str(ipaddress.ip_address(address) + count)
@@ -76,18 +84,16 @@ def nsd_pools(ctx: Context) -> Iterator[Problem]:
 def pools(request: Request) -> Iterator[Problem]:
     """Fixed addresses must be outside of what the VIM hands out, and that must have room."""
     for link_id in {link["id"] for link in request.nsd.get("virtual-link-desc") or ()}:
-        place, link = request.links().get(link_id, ("vld", {}))
+        place, _ = request.links().get(link_id, ("vld", {}))
         profile = profile_of(request, link_id)
         if not profile:
             continue
         spot = f"{place}/ip-profile"
         taken: set[str] = set()
         without = 0
-        for member, connection, name in links_of(request.nsd):
-            if name == link_id:
-                own = {address for _, address in fixed(request, member, connection, place, link)}
-                without += not own
-                taken |= own
+        for _, found in fixed_on(request, link_id):
+            without += not found
+            taken |= {address for _, address in found}
         for address in sorted(taken):
             if sentence := _taken(address, profile, link_id):
                 yield request.tell("params-dhcp", spot, sentence=sentence)

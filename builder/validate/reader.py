@@ -377,11 +377,11 @@ def _finish(
         if len(descriptors) != 1:
             raise _no_descriptor(name, "tar.gz", descriptors)
         descriptor = descriptors[0]
-    both = list(notes or [])
+    told = list(notes or [])
     for path in files:
         for parent in map(str, PurePosixPath(path).parents):
             if parent in files and not files[parent].link:
-                both.append(problem(f"{name}: {path}", "archive-member/both", parent=parent))
+                told.append(problem(f"{name}: {path}", "archive-member/both", parent=parent))
     where = f"{name}: {descriptor}"
     if descriptor.endswith(".json"):
         # NBI calls json.load() with text instead of a file, which always fails.
@@ -392,4 +392,4 @@ def _finish(
         document = load(text)
     except DocumentError as error:
         raise _refuse(where, "descriptor-yaml", error=error) from None
-    return Package(name, layout, files, descriptor, document, both)
+    return Package(name, layout, files, descriptor, document, told)

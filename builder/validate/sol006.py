@@ -53,7 +53,7 @@ class _Table:
         word, _, text = kind.partition(" = ") if isinstance(kind, str) else ("", "", "")
         default = yaml.safe_load(text) if text else None
         made = self._type(key, word or kind)
-        if isinstance(kind, list) and "or null" not in kind and not mandatory and mark != "?":
+        if isinstance(kind, list) and mark not in ("!", "?"):
             default = []
         if default is None and not mandatory and null and word not in NEVER_NULL:
             made = made | None if made is not Any else Any
