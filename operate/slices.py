@@ -243,11 +243,14 @@ class Joiner:
             done = done and all(ready(state) for state in states)
         if done and not told:
             self.tell(f"{name}: joined")
-        (self.settled.add if done else self.settled.discard)(name)
+        if done:
+            self.settled.add(name)
+        else:
+            self.settled.discard(name)
         return done
 
     def due(self, name: str) -> bool:
-        """Tell whether a slice needs a step now. One that is joined is looked at now and then."""
+        """Tell whether a slice needs a step now, and note when: a joined one needs one at times."""
         now = time.monotonic()
         if name not in self.settled:
             return True

@@ -79,10 +79,8 @@ def mark_lost(backends: Backends, nsr: Document) -> None:
         why = "; ".join(sorted(set(ended.values())))
         detail = f"{why}: ns-heal {nsr['name']} {words} makes them anew"
     state, steady = "DEGRADED" if detail else "READY", ("READY", "DEGRADED")
-    if nsr["nsState"] not in steady or (nsr["nsState"], nsr["errorDetail"] or "") == (
-        state,
-        detail,
-    ):
+    told = nsr["nsState"], nsr["errorDetail"] or ""
+    if told == (state, detail) or nsr["nsState"] not in steady:
         return
     with backends.store.edit(NSRS, nsr["_id"]) as record:
         if record["nsState"] in steady and record["currentOperation"] == "IDLE":

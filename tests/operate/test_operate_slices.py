@@ -52,6 +52,7 @@ class Osm(Answering):
     slices: list[str]
     ready: set[str]
     services: set[str]
+    key = ""  # What the keys of all ends begin with.
 
     def verb(self, *words: str) -> str:
         rows = "".join(f"| {name} | id-of-{name} | running |\n" for name in self.slices)
@@ -82,7 +83,7 @@ class Osm(Answering):
             result = {"nf-kind": vnf, "nf-ready": "yes" if vnf in self.ready else "no"}
             link = {
                 "state": "up",
-                "public-key": getattr(self, "key", "") + vnf,
+                "public-key": self.key + vnf,
                 "inner-address": "172.16.23.9/24",
                 "listen-port": 51829,
             }
@@ -127,7 +128,7 @@ def test_a_joined_slice_is_looked_at_again_for_new_keys_and_addresses(
     lines.clear()
     follow(joiner, 0, range(3))
     assert (osm.asked, lines) == ([], [])
-    monkeypatch.setattr(osm, "key", "another", raising=False)
+    monkeypatch.setattr(Osm, "key", "another")
     monkeypatch.setitem(ADDRESSES, "smf", "192.168.23.21")
     follow(joiner, 0, range(3))
     primitives = {("amf", "add-peer"), ("smf", "add-peer"), ("amf", "add-function")}
