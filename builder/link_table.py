@@ -155,8 +155,7 @@ def _link(end: End, other: End | None, earlier: Mapping[Any, End], now: float) -
     far = other.name if other is not None else str(end.peer.get("peer", ""))
     inner = other.inner if other is not None else str(end.peer.get("prefixes", ""))
     keys = [at for each in both if (at := _seconds(each.details.get("key-since"))) is not None]
-    shown = [_number(each.peer, "last-handshake-s") for each in both]
-    handshakes = [abs(s) for s in shown if s is not None]  # Less than 0: a clock was set back.
+    ages = [age for each in both if (age := _number(each.peer, "last-handshake-s")) is not None]
     losses = [loss for each in both if (loss := _number(each.peer, "loss-percent")) is not None]
     mine = str(other.peer.get("endpoint", "")) if other is not None else ""
     return Link(
@@ -168,7 +167,7 @@ def _link(end: End, other: End | None, earlier: Mapping[Any, End], now: float) -
         technology=str(end.details.get("technology", "")),
         state=worst.state(),
         since=str(worst.told().get("since", "")),
-        handshake=max(handshakes, default=None),
+        handshake=max(ages, default=None),
         rate=_rate(end, earlier.get(_id(end))),
         key_age=None if not keys else max(0, round(now - min(keys))),
         loss=max(losses, default=None),

@@ -337,8 +337,7 @@ def _summary(record: Mapping[str, Any], links: str) -> Summary:
 
 def _sample(details: Mapping[str, Any], at: float) -> Sample:
     peers = details["peers"]
-    told = [peer.get("last-handshake-s") for peer in peers]
-    ages = [abs(age) for age in told if age is not None]  # Less than 0: a clock was set back.
+    ages = [age for peer in peers if (age := peer.get("last-handshake-s")) is not None]
     return Sample(
         at,
         sum(peer.get("received-bytes", 0) for peer in peers),

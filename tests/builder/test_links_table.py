@@ -46,11 +46,6 @@ def test_two_ends_are_one_link() -> None:
     assert link.cells()["key age"] == "10 min"
 
 
-def test_a_handshake_before_a_clock_was_set_back_is_not_one_of_now() -> None:
-    (link,) = links(answers(**{"last-handshake-s": -7200}))
-    assert link.cells()["handshake"] == "2 h"
-
-
 def test_the_worse_end_counts_and_its_reason_is_shown() -> None:
     server, client = answers()
     client.shown["vpn-client"].update(state="down", reason="no answer from server", since="x")

@@ -121,9 +121,9 @@ def test_a_roamed_endpoint_that_fell_silent_gives_way_to_the_offered_one(silent,
     assert peer.endpoint == endpoint
 
 
-@pytest.mark.parametrize(("age", "shown"), [(5, 5), (-3, 0), (-3600, -3600)])
+@pytest.mark.parametrize(("age", "shown"), [(5, 5), (-3, 0), (-3600, 3600)])
 def test_a_handshake_after_the_look_at_the_clock_has_no_negative_age(age, shown):
-    """Only a clock that was set back gives one."""
+    """Where the clock was set back since, it is at least as long ago as the jump shows."""
     _, hss, _, _ = pair()
     (peer,) = hss.vdu.interfaces["wg-s6a"].peers.values()
     known = link_status("s6a", hss.plans["s6a"], peer.handshake + age)

@@ -275,8 +275,9 @@ def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict
     if peer.name in plan.through:
         view["through"] = plan.through[peer.name]
     age = now - session.handshake if session.handshake else session.age
-    if age is not None and -60 < age < 0:
-        age = 0  # The handshake came after the clock was read.
+    if age is not None and age < 0:
+        # The handshake came after the clock was read, or the clock was set back since.
+        age = 0 if age > -60 else -age
     view["last-handshake-s"] = age
     view["received-bytes"] = session.received
     view["sent-bytes"] = session.sent

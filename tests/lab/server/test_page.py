@@ -20,7 +20,7 @@ from lab.graph.model import COLOURS, Edge, Graph, Node
 from lab.lcm import looking
 from lab.nbi.engine import Engine
 from lab.page.app import LinksTable, Page, ServicePage, _row
-from lab.page.data import Data, Sample, Summary, _sample
+from lab.page.data import Data, Sample, Summary
 from lab.page.elements import answer_label, tell
 from lab.page.forms import FIELDS, GROUPS, INTERRUPTS, MARK, Form, grouped, interruption
 from lab.page.layout import LAYOUT
@@ -386,8 +386,3 @@ def test_a_vnf_has_the_state_of_its_worst_instance(monkeypatch: pytest.MonkeyPat
     engine: Any = SimpleNamespace(store=None)
     graph = model.of_service(engine, controller, {"_id": "n1", "name": "basic"})
     assert [(node.state, node.message) for node in graph.nodes] == [("blocked", "blocked")]
-
-
-def test_a_handshake_before_a_clock_was_set_back_is_old() -> None:
-    peers = [{"last-handshake-s": age} for age in (-7200, 5, None)]
-    assert _sample({"peers": peers}, 1.0).handshake == 7200
