@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +76,14 @@ EMPTY = {"", "none", "auto"}
 RANGE = re.compile(r"([0-9]{1,10})\.\.([0-9]{1,10})")
 
 
-def among(words: list[str], text: str) -> bool:
+def among(words: Sequence[str], text: str) -> bool:
     """Tell whether a text is one of some words, or a whole number in a range such as 1280..9500."""
     ranges = [match for match in map(RANGE.fullmatch, words) if match]
     number = int(text) if re.fullmatch("0|[1-9][0-9]{0,9}", text) else -1
     return text in words or any(int(match[1]) <= number <= int(match[2]) for match in ranges)
 
 
-def _fits(kind: str, words: list[str], text: str) -> bool:
+def fits(kind: str, text: str, words: Sequence[str] = ()) -> bool:
     """Tell whether a text has a form of FORMS."""
     parts = text.split(",") if FORMS[kind].get("list") else [text]
     once = re.compile(FORMS[kind].get("once", ""))
@@ -93,7 +93,7 @@ def _fits(kind: str, words: list[str], text: str) -> bool:
     return all(_part_fits(kind, words, part.strip(" ")) for part in parts)
 
 
-def _part_fits(kind: str, words: list[str], part: str) -> bool:
+def _part_fits(kind: str, words: Sequence[str], part: str) -> bool:
     form = FORMS[kind]
     if kind == "one-of":
         return among(words, part)
@@ -102,7 +102,7 @@ def _part_fits(kind: str, words: list[str], part: str) -> bool:
         known = form["options"].get(key)
         return bool(equals) and known is not None and among(known or [value], value)
     if "pattern" in form:
-        pattern = form["pattern"].replace("<slice>", FORMS["slice"]["pattern"])
+        pattern = re.sub("<([a-z-]+)>", lambda name: FORMS[name[1]]["pattern"], form["pattern"])
         return re.fullmatch(pattern, part) is not None
     try:
         READERS[kind](part)
@@ -120,5 +120,5 @@ def check(_: Any, form: Any, value: Any, schema: Document) -> Iterator[Any]:
     known = [*words, *(REQUESTS if "pool" in words else ())]
     usual = text in known or (default is not None and text == str(default))
     empty = not text and (default in EMPTY or (default == "keep" and EMPTY & {*words}))
-    if not (usual or empty or _fits(kind, words, text)):
+    if not (usual or empty or fits(kind, text, words)):
         yield jsonschema.ValidationError(text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from builder.documents import charm_of, links_of, nics_at, placeholder
 from builder.parameters.agreement import POOL, technology
 from builder.validate.context import Document, day12_of, numbered
-from builder.validate.forms import Interface, Network, among
+from builder.validate.forms import Interface, Network, fits
 from builder.validate.pool_rules import network_of, profile_of
 from builder.validate.problem import Problem
 from builder.validate.relation_rules import Side, sides
@@ -23,8 +23,6 @@ BESIDE = ("inner-address", "ue-pool", "inner-pool", "dns", "second-dns")
 LINK = {"link", "inner-address"}
 """Parameters by which a primitive is known to set up a link."""
 RATES = ("guaranteed-mbps", "maximum-mbps", "underlay-mbps")
-GUARANTEED = ["1..4", "65..67", "71..76", "82..90"]
-"""5QIs of the kinds GBR and delay-critical GBR (TS 23.501 table 5.7.4-1)."""
 ALIKE = {"proposal": "aes256gcm-curve25519", "credentials": "pubkey", "esn": "auto"}
 """What both ends of an IPsec link need alike, and what counts where an end does not say it."""
 OPTIONS = "ipsec-options"
@@ -164,9 +162,9 @@ def _rates(end: End) -> Iterator[Problem]:
     texts = {key: end.given(key) for key in RATES}
     rates = {key: int(text) for key, text in texts.items() if re.fullmatch("[0-9]{1,6}", text)}
     rate, five_qi = rates.get(first, 0), end.given("five-qi")
-    if five_qi in ("", "0", "-1"):
+    if not fits("five-qi", five_qi):
         return
-    guaranteed = among(GUARANTEED, five_qi)
+    guaranteed = fits("gbr", five_qi)
     if guaranteed != bool(rate):
         case = "rate-lacks" if guaranteed else "rate-vain"
         yield end.tell(f"params-link/{case}", first, five_qi=five_qi)

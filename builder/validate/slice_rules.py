@@ -7,7 +7,7 @@ from builder.validate.context import Catalog, Document, numbered
 from builder.validate.problem import Problem, problem
 
 PARAMETER = "five-qi"  # Name of the parameter of a Day-1 primitive that enforces a 5QI.
-NONE = (0, -1)  # Values that enforce no 5QI.
+NONE = ("0", "-1")  # Values that enforce no 5QI.
 
 
 def _names(vnfd: Document) -> set[str]:
@@ -38,7 +38,7 @@ def five_qi(
             could = could or bool(names)
             values = entry.get("additionalParams") or {}
             for name in sorted(names & set(values)):
-                if values[name] in NONE:
+                if str(values[name]) in NONE:
                     continue
                 given = True
                 if five_qi_id is not None and str(values[name]) != str(five_qi_id):

@@ -27,7 +27,6 @@ NUMBERS = {
     "mtu": (["0", "1280", "9500"], ["1", "68", "1279", "9501"]),
     "resource-blocks": (["25", "50", "100"], ["26", "75"]),
     "allow-experiments": (["yes", "no"], ["nope", "Yes", "y"]),
-    "five-qi": (["1", "9", "79", "90"], ["11", "68", "75", "81", "91"]),
 }
 LINK = {"link": "s6a", "technology": "ipsec", "inner-address": "10.9.0.1/24"}
 

@@ -470,6 +470,7 @@ def test_what_lcm_drops_of_a_link_in_a_slice_is_told():
         ((9, 82), "params-five-qi"),
         ((0, 0), "params-five-qi-unused"),
         ((-1, 0), "params-five-qi-unused"),
+        (("-1", "0"), "params-five-qi-unused"),
     ],
 )
 def test_vnfs_enforce_the_5qi_of_their_template(given, code):
