@@ -16,7 +16,7 @@ from lab import accounts
 from lab.cli.context import Lab, pass_lab
 from lab.cli.heal_options import heal_words, split
 from lab.cli.names import PRIMITIVE, SERVICE, SLICE, VNF, named
-from lab.cli.nouns import NOUNS, of_now, summary, vnf_record
+from lab.cli.nouns import NOUNS, summary, vnf_record
 from lab.cli.options import instantiates, waits
 from lab.cli.render import LITERAL
 from lab.cli.watching import watched
@@ -183,7 +183,7 @@ def ns_create(lab: Lab, request: InstanceRequest, wait: bool) -> None:
     finally:
         nsr = lab.engine.store.readable(NSRS, started.nsr["_id"])
         if nsr is not None:
-            summary(lab, of_now(lab, nsr))
+            summary(lab, lab.view(NSRS, nsr))
 
 
 @cli.command("nsi-create")

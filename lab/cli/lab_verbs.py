@@ -322,7 +322,7 @@ def graph(lab: Lab, name: str, svg: Path | None) -> None:
     # Drawing libraries take a moment to load; no other verb needs them.
     from lab.graph import draw, model
 
-    drawn = model.find(lab.engine, Backends(lab.home).controller(), name)
+    drawn = model.find(lab.engine, name)
     if svg is not None:
         svg.write_text(draw.svg(drawn), encoding="utf-8")
         lab.out.remark(f"{drawn.name}: {len(drawn.nodes)} VNFs, {len(drawn.edges)} links in {svg}")

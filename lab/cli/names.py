@@ -86,10 +86,10 @@ def _links(engine: Engine, given: Given) -> Iterable[str]:
 
 
 def _units(engine: Engine, given: Given) -> Iterable[str]:
-    from lab.lcm.backends import Backends  # takes long to import
+    from lab.vca.status import status_of  # takes long to import
 
-    controller = Backends(engine.store.home).controller()
-    return controller.model(_service(engine, given)["_id"]).status().units
+    status = status_of(engine.store.home, _service(engine, given)["_id"])
+    return status.units if status is not None else ()
 
 
 ACCOUNT = named(VIMS)

@@ -16,8 +16,7 @@ from lab.cli.names import OPERATION, SERVICE, SLICE, named
 from lab.cli.options import literally
 from lab.cli.render import when
 from lab.cli.watching import watched
-from lab.errors import LcmError, unknown
-from lab.lcm.backends import Backends
+from lab.errors import unknown
 from lab.nbi.engine import Instances
 from lab.records.store import CREATED, NSDS, NSIS, NSRS, NSTS, VIMS, VNFDS, VNFRS, Document
 
@@ -100,11 +99,11 @@ class Noun:
             yield from (show_operations, show_operation)
 
 
-def links_of(home: Path, *services: Document) -> str:
+def links_of(lab: Lab, *services: Document) -> str:
     """Return what `lab.graph.states` says of services; only some verbs need its long import."""
     from lab.graph import states
 
-    return states.links_of(home, *services)
+    return states.links_of(lab.engine.store, *services)
 
 
 def _vim(lab: Lab, name: str) -> Document:
@@ -147,23 +146,13 @@ def _package(name: str, kind: str, what: str) -> Noun:
 
 def _service(lab: Lab, name: str) -> Document:
     """Show a network service."""  # `--help` shows it.
-    return of_now(lab, lab.view(NSRS, lab.engine.ns(name)))
-
-
-def of_now(lab: Lab, nsr: Document) -> Document:
-    """Return the record of a service with what its charms say now, not after an operation."""
-    try:
-        status = Backends(lab.home).controller().model(nsr["_id"]).status()
-    except LcmError:
-        return nsr  # It has no charms, or their model is damaged.
-    said = status.said(vca["application"] for vca in nsr["_admin"]["deployed"]["VCA"])
-    return {**nsr, "lab": {**nsr["lab"], "charms": said}}
+    return lab.view(NSRS, lab.engine.ns(name))
 
 
 def _services(lab: Lab) -> list[Document]:
     lab.engine.reap()
     services = [
-        {**n, "date": when(n["create-time"]), "links": links_of(lab.home, n)}
+        {**n, "date": when(n["create-time"]), "links": links_of(lab, n)}
         for n in lab.engine.store.all(NSRS)
     ]
     return lab.views(NSRS, services)
@@ -171,7 +160,7 @@ def _services(lab: Lab) -> list[Document]:
 
 def summary(lab: Lab, nsr: Document) -> None:
     """Print the final table of a service: VNFs, addresses, status of the charms."""
-    charms: Mapping[str, Any] = nsr["lab"].get("charms") or {}
+    charms: Mapping[str, Any] = nsr["lab"]["charms"]
     by_index: dict[str, list[str]] = {}
     for vca in nsr["_admin"]["deployed"]["VCA"]:
         state = charms.get(vca["application"])
@@ -225,7 +214,7 @@ def _part(lab: Lab, entry: Document) -> Document:
         "id": entry["nss-id"],
         "ns": nsr.get("name"),
         "state": nsr.get("nsState"),
-        "links": links_of(lab.home, nsr) if nsr else None,
+        "links": links_of(lab, nsr) if nsr else None,
         "shared": entry["shared"],
         "slices": ", ".join(users),
     }
@@ -236,7 +225,7 @@ def _slices(lab: Lab) -> list[Document]:
         keys = [entry["nsrId"] for entry in nsi["_admin"]["nsrs-detailed-list"]]
         return [nsr for key in keys if (nsr := lab.engine.store.readable(NSRS, key)) is not None]
 
-    found = ({**n, "links": links_of(lab.home, *services(n))} for n in lab.slices.all())
+    found = ({**n, "links": links_of(lab, *services(n))} for n in lab.slices.all())
     return lab.views(NSIS, found)
 
 

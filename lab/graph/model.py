@@ -11,8 +11,7 @@ from builder.parameters import agreement
 from lab.descriptors.service import Service, service
 from lab.nbi.engine import Engine
 from lab.records.store import NSIS, NSRS, Document
-from lab.vca.controller import Controller
-from lab.vca.status import UnitStatus, severity
+from lab.vca.status import UnitStatus, severity, status_of
 
 #: States of a link in the message of a charm's unit, worst first.
 LINK_STATES = (*STATES, UNKNOWN)
@@ -69,11 +68,10 @@ class Graph:
     edges: tuple[Edge, ...] = field(default=())
 
 
-def of_service(engine: Engine, controller: Controller, nsr: Document) -> Graph:
+def of_service(engine: Engine, nsr: Document) -> Graph:
     svc = service(nsr, engine.store)
-    units: Mapping[str, UnitStatus] = {}
-    if nsr["_id"] in controller.models():
-        units = controller.model(nsr["_id"]).status().units
+    status = status_of(engine.store.home, nsr["_id"])
+    units = status.units if status is not None else {}
     by_application = {name.partition("/")[0]: unit for name, unit in sorted(units.items())}
     by_member: dict[str, list[UnitStatus]] = {}
     for env in svc.environments:
@@ -86,13 +84,13 @@ def of_service(engine: Engine, controller: Controller, nsr: Document) -> Graph:
     return Graph(nsr["name"], nodes, tuple(_edges(svc, by_member, engine)))
 
 
-def of_slice(engine: Engine, controller: Controller, nsi: Document) -> Graph:
+def of_slice(engine: Engine, nsi: Document) -> Graph:
     """Return the picture of a slice: its services, and the networks they share."""
     graphs: dict[str, Graph] = {}
     for entry in nsi["_admin"]["nsrs-detailed-list"]:
         nsr = engine.store.readable(NSRS, entry["nsrId"])
         if nsr is not None:
-            graphs[entry["nss-id"]] = of_service(engine, controller, nsr)
+            graphs[entry["nss-id"]] = of_service(engine, nsr)
     nodes = [node for graph in graphs.values() for node in graph.nodes]
     edges = [edge for graph in graphs.values() for edge in graph.edges]
     for link in nsi["_admin"]["netslice-vld"]:
@@ -107,10 +105,10 @@ def of_slice(engine: Engine, controller: Controller, nsi: Document) -> Graph:
     return Graph(nsi["name"], tuple(nodes), tuple(edges))
 
 
-def find(engine: Engine, controller: Controller, name: str) -> Graph:
+def find(engine: Engine, name: str) -> Graph:
     """Return the picture of the slice or the service of this name or id."""
     kind, found = engine.store.instance(name)
-    return (of_slice if kind == NSIS else of_service)(engine, controller, found)
+    return (of_slice if kind == NSIS else of_service)(engine, found)
 
 
 def stated(message: str) -> dict[str, str]:

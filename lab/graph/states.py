@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from builder.link_table import UNKNOWN, span
@@ -10,14 +9,14 @@ from lab.descriptors.service import service
 from lab.errors import LcmError
 from lab.graph.model import LINK_STATES, stated
 from lab.lcm import looking
-from lab.lcm.backends import Backends
+from lab.records.store import Store
+from lab.vca.status import status_of
 
 
-def links_of(home: Path, *services: Mapping[str, Any]) -> str:
+def links_of(store: Store, *services: Mapping[str, Any]) -> str:
     """Return the worst state of the links of services, whose it is, and its age; "" without any."""
-    backends = Backends(home)
     try:
-        found = [end for nsr in services for end in _ends(backends, nsr)]
+        found = [end for nsr in services for end in _ends(store, nsr)]
     except LcmError as error:
         return str(error)
     if not found:
@@ -29,24 +28,24 @@ def links_of(home: Path, *services: Mapping[str, Any]) -> str:
     return f"{named}, seen {age} ago"
 
 
-def _ends(backends: Backends, nsr: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+def _ends(store: Store, nsr: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     """Yield the state of each end of a link, its name, and when somebody looked.
 
     A VNF that has links, and whose charm could not see them, is one end.
     """
-    if nsr["_id"] in backends.controller().models():
+    if status := status_of(store.home, nsr["_id"]):
         members = {vca["application"]: vca["member-vnf-index"] for vca in _charms(nsr)}
-        for name, unit in backends.controller().model(nsr["_id"]).status().units.items():
+        for name, unit in status.units.items():
             application = name.partition("/")[0]
             links = stated(unit.message)
             for link, state in links.items():
                 if state != "unconfigured":
                     yield state, f"{members.get(application)} {link}", unit.since
             blind = not links and unit.workload in ("blocked", "error", "unknown")
-            if blind and application in _with_links(backends, nsr):
+            if blind and application in _with_links(store, nsr):
                 yield UNKNOWN, str(members.get(application)), unit.since
         return
-    for answer in looking.looks(backends.home, nsr["_id"])[0]:
+    for answer in looking.looks(store.home, nsr["_id"])[0]:
         if answer.problem:
             yield UNKNOWN, answer.member, answer.at
         for link, details in answer.shown.items():
@@ -55,11 +54,11 @@ def _ends(backends: Backends, nsr: Mapping[str, Any]) -> Iterator[tuple[str, str
                 yield state, f"{answer.member} {link}", answer.at
 
 
-def _with_links(backends: Backends, nsr: Mapping[str, Any]) -> set[str]:
+def _with_links(store: Store, nsr: Mapping[str, Any]) -> set[str]:
     """Return the applications of a service that tell of links."""
     return {
         env.application
-        for env in service(dict(nsr), backends.store).environments
+        for env in service(dict(nsr), store).environments
         if any(primitive["name"] == looking.PRIMITIVE for primitive in env.config)
     }
 

@@ -120,11 +120,8 @@ class Work:
             idle, ended = False, {"charms": str(error)}
         now = time.time()
         status = model.status()
-        deployed = self.store.get(NSRS, ns_id)["_admin"]["deployed"]["VCA"]
-        statuses = status.said(vca["application"] for vca in deployed)
         errors = sorted((status.failed | ended).items())
         with self.store.edit(NSRS, ns_id) as nsr:
-            nsr["lab"]["charms"] = statuses
             nsr["lab"]["charms-idle"] = now if idle else None
             if vms_ready is not None and idle:
                 # Without child processes, such as charms.

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from lab.errors import LcmError
 from lab.records.operations import operation_folder
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, VNFRS, Store
 
@@ -84,6 +85,7 @@ def _ns(document: Document, store: Store) -> Document:
         "ssh-authorized-key": document["instantiate_params"].get("ssh_keys"),
         "vnfd-id": sorted({vnfr["vnfd-id"] for vnfr in members}),
         **document,
+        "lab": {**document["lab"], "charms": _charms(document, store)},
         "vld": _links(document["nsd"]),
         "deploymentStatus": _deployment(members),
         "_admin": {
@@ -92,6 +94,18 @@ def _ns(document: Document, store: Store) -> Document:
             "current-operation": document["currentOperation"],
         },
     }
+
+
+def _charms(nsr: Document, store: Store) -> Document:
+    """Return what each charm of a service says now, and when it looked; {} without charms."""
+    from lab.vca.status import status_of  # It loads slowly; few verbs need it.
+
+    names = [vca["application"] for vca in nsr["_admin"]["deployed"]["VCA"]]
+    try:
+        status = status_of(store.home, nsr["_id"])
+    except LcmError as error:
+        return {name: {"status": "unknown", "message": str(error), "looked": 0.0} for name in names}
+    return status.said(names) if status is not None else {}
 
 
 def _links(nsd: Document) -> list[Document]:

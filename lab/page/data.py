@@ -19,7 +19,6 @@ from lab.errors import LcmError, NbiError, spoken
 from lab.graph import model
 from lab.graph.states import links_of
 from lab.lcm import heartbeat, looking
-from lab.lcm.backends import Backends
 from lab.lcm.request import charm_folder
 from lab.nbi.catalogue import KINDS
 from lab.nbi.engine import Engine
@@ -74,7 +73,7 @@ class Data:
 
         def summary(record: Document, ids: Iterable[str]) -> Summary:
             mine = [services[each] for each in ids if each in services]
-            return _summary(record, links_of(self.home, *mine))
+            return _summary(record, links_of(self.engine.store, *mine))
 
         def damaged(kind: str) -> list[Summary]:
             return [summary(line, []) for line in self.engine.store.damaged(kind)]
@@ -115,7 +114,7 @@ class Data:
 
     def graph(self, key: str) -> model.Graph:
         """Return the picture of a service or slice, by its id or name."""
-        return model.find(self.engine, Backends(self.home).controller(), key)
+        return model.find(self.engine, key)
 
     def primitives(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
         """Return the day-2 primitives of a VNF by name, with what its charm declares of each.

@@ -12,7 +12,7 @@ from lab.vca.model import Model
 from lab.vca.python import choose_python
 from lab.vca.runtime import Settings
 from lab.vca.state import ModelDocument
-from lab.vca.store import Store
+from lab.vca.store import Store, models_folder
 from lab.vca.toolserver import install_tools
 
 MODEL_UUID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
@@ -28,8 +28,8 @@ class Controller:
     def __init__(
         self, home: Path | str, exec_prefix: Sequence[str] = (), settings: Settings | None = None
     ) -> None:
-        self._root = Path(home).resolve() / "vca"
-        self._models_dir = self._root / "models"
+        self._models_dir = models_folder(home)
+        self._root = self._models_dir.parent
         self._exec_prefix = tuple(exec_prefix)
         self._settings = settings or Settings()
         self._models: dict[str, Model] = {}

@@ -1,11 +1,14 @@
 """The status of a model, typed, and the view `juju show-unit` gives of a unit."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from lab.errors import NotFoundError
 from lab.vca.state import Application, ModelDocument, StatusInfo, Unit
+from lab.vca.store import Store, models_folder
 
 # Worst first: Juju derives an application's status from its units' if its leader sets none.
 _SEVERITY = (
@@ -99,6 +102,14 @@ def workload_of(unit: Unit) -> StatusInfo:
     if (operation.failed or operation.attempts) and operation.error:
         return StatusInfo(status="error", message=operation.error, since=unit.agent.since)
     return unit.workload
+
+
+def status_of(home: Path, uuid: str) -> ModelStatus | None:
+    """Return the status of a lab's model, whoever runs it; None where there is no such model."""
+    try:
+        return model_status(Store(models_folder(home) / uuid).read())
+    except NotFoundError:
+        return None
 
 
 def model_status(document: ModelDocument) -> ModelStatus:

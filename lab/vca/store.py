@@ -14,6 +14,11 @@ from lab.errors import ModelBusyError, NotFoundError, VcaError
 from lab.vca.state import ActionDocument, ModelDocument
 
 
+def models_folder(home: Path | str) -> Path:
+    """Return the folder with the models of a lab."""
+    return Path(home).resolve() / "vca" / "models"
+
+
 class Store:
     """The document of one model.
 

@@ -27,6 +27,7 @@ from vpnaas.params.gateway import PORT
 from lab.descriptors.naming import network_name
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
+from lab.nbi.views import view
 from lab.records import jobs
 from lab.records.store import NSDS, NSRS, NSTS, OPS, VNFDS
 from lab.vca.events import Event
@@ -297,8 +298,8 @@ class Service:
         return self.vnfs[index]
 
     def record(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.lab.engine.store.get(NSRS, self.id)
-        return found
+        store = self.lab.engine.store
+        return view(NSRS, store.get(NSRS, self.id), store)
 
     def network(self, name: str) -> str:
         """Return the id of the service's own network for a virtual link."""

@@ -354,7 +354,7 @@ def test_a_service_without_vnfs_is_no_end_of_a_network_of_its_slice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     graphs = {"one": Graph("one"), "two": Graph("two", (NODE,))}
-    monkeypatch.setattr(model, "of_service", lambda engine, controller, nsr: graphs[nsr])
+    monkeypatch.setattr(model, "of_service", lambda engine, nsr: graphs[nsr])
     engine: Any = SimpleNamespace(store=SimpleNamespace(readable=lambda _, key: key))
     points = [{"nss-ref": name} for name in (*graphs, "two")]
     nsi = {
@@ -364,8 +364,7 @@ def test_a_service_without_vnfs_is_no_end_of_a_network_of_its_slice(
             "netslice-vld": [{"name": "s1", "nss-connection-point-ref": points}],
         },
     }
-    controller: Any = None
-    assert model.of_slice(engine, controller, nsi) == Graph("slice", (NODE,))
+    assert model.of_slice(engine, nsi) == Graph("slice", (NODE,))
 
 
 def test_a_vnf_has_the_state_of_its_worst_instance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,8 +380,7 @@ def test_a_vnf_has_the_state_of_its_worst_instance(monkeypatch: pytest.MonkeyPat
     found = SimpleNamespace(vnfds={"cell": {"id": "v"}}, environments=envs, relations=[], nsr={})
     monkeypatch.setattr(model, "service", lambda nsr, store: found)
     monkeypatch.setattr(model, "_edges", lambda *_: [])
-    status = SimpleNamespace(status=lambda: SimpleNamespace(units=units))
-    controller: Any = SimpleNamespace(models=lambda: ["n1"], model=lambda _: status)
-    engine: Any = SimpleNamespace(store=None)
-    graph = model.of_service(engine, controller, {"_id": "n1", "name": "basic"})
+    monkeypatch.setattr(model, "status_of", lambda *_: SimpleNamespace(units=units))
+    engine: Any = SimpleNamespace(store=SimpleNamespace(home=Path()))
+    graph = model.of_service(engine, {"_id": "n1", "name": "basic"})
     assert [(node.state, node.message) for node in graph.nodes] == [("blocked", "blocked")]

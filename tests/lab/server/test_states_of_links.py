@@ -24,10 +24,8 @@ def told(monkeypatch: pytest.MonkeyPatch, juju: bool, **units: tuple[str, str]) 
         f"{name}/0": SimpleNamespace(workload=word, message=text, since=at)
         for name, (word, text) in units.items()
     }
-    model = SimpleNamespace(status=lambda: SimpleNamespace(units=found))
-    controller = SimpleNamespace(models=lambda: ["n1"] if juju else [], model=lambda _: model)
-    backends = SimpleNamespace(home=Path(), store=None, controller=lambda: controller)
-    monkeypatch.setattr(states, "Backends", lambda _: backends)
+    status = SimpleNamespace(units=found) if juju else None
+    monkeypatch.setattr(states, "status_of", lambda *_: status)
     svc = SimpleNamespace(environments=ENVIRONMENTS)
     monkeypatch.setattr(states, "service", lambda *_: svc)
     looks = [
@@ -39,7 +37,8 @@ def told(monkeypatch: pytest.MonkeyPatch, juju: bool, **units: tuple[str, str]) 
     charms = [{"application": e.application, "member-vnf-index": e.application}
               for e in ENVIRONMENTS]  # fmt: skip
     nsr: Any = {"_id": "n1", "_admin": {"deployed": {"VCA": charms}}}
-    return states.links_of(Path(), nsr)
+    store: Any = SimpleNamespace(home=Path())
+    return states.links_of(store, nsr)
 
 
 @pytest.mark.parametrize("juju", [True, False])
