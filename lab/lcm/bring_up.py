@@ -26,13 +26,12 @@ from lab.descriptors.relations import Relation
 from lab.descriptors.service import vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
-from lab.lcm.backends import Backends
+from lab.lcm import condition
 from lab.lcm.request import Place, Request
 from lab.lcm.timeouts import Timeouts
 from lab.lcm.vimdeploy import VimDeployment
 from lab.lcm.work import Connector, Work
 from lab.records.operations import ro_key_path
-from lab.records.store import Document
 from lab.together import failures
 from lab.vim.model import Server as VimServer
 
@@ -55,13 +54,6 @@ class Report:
     """Time (seconds since the epoch) at which the last VM accepted OSM's login, or was active."""
 
 
-def faults(backends: Backends, vnfr: Document) -> list[str]:
-    """Return why VMs of a VNF do not run that nobody stopped."""
-    vim = backends.vim(vnfr["vim-account-id"])
-    made = [vim.server(vdur["vim-id"]) for vdur in vnfr["vdur"] if vdur["vim-id"]]
-    return sorted({server.fault for server in made if server.status == "ERROR"})
-
-
 def inject(work: Work, ns_id: str, member: str, address: str, user: str, key: str) -> None:
     """Put the key of a charm into a VM; try again while the VM runs and lets nobody in."""
     ro_key = ro_key_path(work.store.home, ns_id)
@@ -71,7 +63,8 @@ def inject(work: Work, ns_id: str, member: str, address: str, user: str, key: st
             work.backends.keys.inject(address, user, ro_key, key)
             return
         except LcmError:
-            if reasons := faults(work.backends, vnfrs_of(work.store, ns_id)[member]):
+            vnfr = vnfrs_of(work.store, ns_id)[member]
+            if reasons := condition.faults(condition.servers(work.backends, vnfr)):
                 raise LcmError("; ".join(reasons)) from None
             if time.monotonic() > deadline:
                 raise

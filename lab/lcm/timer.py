@@ -16,19 +16,16 @@ from pathlib import Path
 import click
 
 from lab import files
-from lab.descriptors.service import vnfrs_of
 from lab.errors import ConflictError, LabError, NbiError, WaitTimeoutError
-from lab.lcm import looking
+from lab.lcm import condition, looking
 from lab.lcm.backends import Backends
-from lab.lcm.bring_up import faults
 from lab.lcm.heartbeat import began, interval
 from lab.lcm.timeouts import lab_timeouts
-from lab.records.store import NSRS, VNFRS, Document
+from lab.records.store import NSRS
 from lab.vca.model import Model
-from lab.vim.model import ACTIVE, ERROR, SHUTOFF
+from lab.vca.status import status_of
 
 CHECKS = 10.0  # Seconds between two looks whether the VDUs run.
-STATES = {ACTIVE: "ACTIVE", SHUTOFF: "INACTIVE", ERROR: "ERROR"}  # Of a VM at a VIM, and in OSM.
 LOOKS = 15.0  # Seconds between two looks at the links of a service that somebody watches.
 
 
@@ -60,44 +57,6 @@ def run_charms(
                 raise NbiError(f"charms of ns {ns_id} are in error: {text}")
 
 
-def mark_lost(backends: Backends, nsr: Document) -> None:
-    """Make a service DEGRADED while units are in error, or VDUs do not run that nobody stopped.
-
-    OSM does so, too. The records of its VNFs get the states of its VMs.
-    """
-    ended: dict[str, str] = {}
-    for index, vnfr in vnfrs_of(backends.store, nsr["_id"]).items():
-        _note_states(backends, vnfr)
-        if reasons := faults(backends, vnfr):
-            ended[index] = "; ".join(reasons)
-    controller, failed = backends.controller(), dict[str, str]()
-    if nsr["_id"] in controller.models():
-        failed = controller.model(nsr["_id"]).status().failed
-    detail = "; ".join(f"{unit}: {reason}" for unit, reason in sorted(failed.items()))
-    if ended:
-        words = " ".join(f"--vnf {index}" for index in sorted(ended))
-        why = "; ".join(sorted(set(ended.values())))
-        detail = f"{why}: ns-heal {nsr['name']} {words} makes them anew"
-    state, steady = "DEGRADED" if detail else "READY", ("READY", "DEGRADED")
-    told = nsr["nsState"], nsr["errorDetail"] or ""
-    if told == (state, detail) or nsr["nsState"] not in steady:
-        return
-    with backends.store.edit(NSRS, nsr["_id"]) as record:
-        if record["nsState"] in steady and record["currentOperation"] == "IDLE":
-            record["nsState"], record["errorDetail"] = state, detail or None
-
-
-def _note_states(backends: Backends, vnfr: Document) -> None:
-    """Write into the record of a VNF in which states its VMs are, as RO does."""
-    vim = backends.vim(vnfr["vim-account-id"])
-    found = {v["vim-id"]: vim.server(v["vim-id"]).status for v in vnfr["vdur"] if v["vim-id"]}
-    states = {key: STATES[status] for key, status in found.items() if status in STATES}
-    if any(vdur["status"] != states.get(vdur["vim-id"], vdur["status"]) for vdur in vnfr["vdur"]):
-        with backends.store.edit(VNFRS, vnfr["_id"]) as record:
-            for vdur in record["vdur"]:
-                vdur["status"] = states.get(vdur["vim-id"], vdur["status"])
-
-
 def keep(home: Path, seconds: float) -> None:
     """Fire `update-status` at all services every ``seconds``, until there is no service.
 
@@ -113,7 +72,8 @@ def keep(home: Path, seconds: float) -> None:
             checked = time.monotonic()
             for nsr in backends.store.all(NSRS):
                 with suppress(LabError):
-                    mark_lost(backends, nsr)
+                    status = status_of(home, nsr["_id"])
+                    condition.note(backends, nsr, status.failed if status is not None else {})
         for ns_id, looks in ((ns_id, looks) for ns_id in services for looks in (False, True)):
             began = time.monotonic()
             pause = LOOKS if looks else seconds

@@ -16,6 +16,7 @@ from lab.descriptors.environments import Environment
 from lab.descriptors.service import vdur_of, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import AgentEndedError, LcmError, WaitTimeoutError
+from lab.lcm import condition
 from lab.lcm.backends import Backends
 from lab.lcm.charmops import CharmOps, shown
 from lab.lcm.helmops import HelmOps
@@ -119,8 +120,7 @@ class Work:
         except AgentEndedError as error:
             idle, ended = False, {"charms": str(error)}
         now = time.time()
-        status = model.status()
-        errors = sorted((status.failed | ended).items())
+        failed = model.status().failed | ended
         with self.store.edit(NSRS, ns_id) as nsr:
             nsr["lab"]["charms-idle"] = now if idle else None
             if vms_ready is not None and idle:
@@ -128,11 +128,8 @@ class Work:
                 used = os.times()
                 nsr["lab"]["processor-seconds"] = round(used.user + used.system, 3)
                 nsr["lab"]["seconds-vms-ready-to-charms-idle"] = round(now - vms_ready, 3)
-            if nsr["nsState"] in ("READY", "DEGRADED"):
-                nsr["nsState"] = "DEGRADED" if errors else "READY"
-                detail = "; ".join(f"{unit}: {reason}" for unit, reason in errors)
-                nsr["errorDetail"] = detail or None
-        for unit, reason in errors:
+        condition.note(self.backends, nsr, failed)
+        for unit, reason in sorted(failed.items()):
             self.journal.write("note", "ns", f"{unit}: {reason}")
         self.journal.write(
             "settled", "ns", "all charms idle" if idle else "charms still busy", idle=idle

@@ -406,7 +406,8 @@ class FakeKeys:
 
 
 class FakeBackends:
-    def __init__(self) -> None:
+    def __init__(self, store: Any = None) -> None:
+        self.store = store
         self.log = Log()
         self.gate = threading.Event()
         self.gate.set()

@@ -29,7 +29,7 @@ class World:
 
     def __init__(self, home: Path) -> None:
         self.store = Store(home)
-        self.backends = FakeBackends()
+        self.backends = FakeBackends(self.store)
         self.journal = Journal(home / "events.jsonl")
         self.descriptor = vnfd()
         self.nsd = nsd()

@@ -18,7 +18,7 @@ from rich.console import Console
 from lab.cli.progress import Board, watch
 from lab.cli.render import Output
 from lab.errors import ConflictError, LcmError, NbiError, VcaError
-from lab.lcm import bring_up, heartbeat, looking, timer, worker
+from lab.lcm import bring_up, condition, heartbeat, looking, timer, worker
 from lab.lcm.charmops import shown
 from lab.lcm.keys import OpenSshInjector
 from lab.lcm.timeouts import Timeouts
@@ -227,7 +227,7 @@ def test_a_vm_that_gets_more_time_is_tried_as_often(monkeypatch: pytest.MonkeyPa
         Work, SimpleNamespace(store=store, backends=backends, timeouts=Timeouts().scaled(5))
     )
     monkeypatch.setattr(bring_up, "vnfrs_of", lambda *_: {"1": {}})
-    monkeypatch.setattr(bring_up, "faults", lambda *_: [])
+    monkeypatch.setattr(bring_up.condition, "servers", lambda *_: {})
     with pytest.raises(LcmError, match="no answer"):
         bring_up.inject(work, "ns", "1", "a", "ubuntu", "key")
     assert max(pauses) == Timeouts.inject_interval
@@ -301,7 +301,7 @@ def test_the_timer_comes_back_soon_for_a_lock_only(
         controller=lambda: SimpleNamespace(models=services),
         store=SimpleNamespace(all=lambda _: [{"_id": key} for key in services()]),
     )
-    monkeypatch.setattr(timer, "mark_lost", lambda *_: None)
+    monkeypatch.setattr(timer.condition, "note", lambda *_: None)
     monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     monkeypatch.setattr(timer, "Backends", lambda home: backends)
     monkeypatch.setattr(timer, "update_status", update)
@@ -333,7 +333,7 @@ def test_the_timer_looks_often_while_somebody_watches(
     monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     monkeypatch.setattr(timer, "Backends", lambda home: backends)
     monkeypatch.setattr(timer, "update_status", lambda *_: None)
-    monkeypatch.setattr(timer, "mark_lost", lambda *_: None)
+    monkeypatch.setattr(timer.condition, "note", lambda *_: None)
     monkeypatch.setattr(timer.looking, "look", look)
     monkeypatch.setattr(timer.looking, "watched", lambda _: 100 <= now < 200)
     timer.keep(tmp_path, 300)
@@ -406,32 +406,30 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
         )
     )
     failed: dict[str, str] = {}
-    model = SimpleNamespace(status=lambda: SimpleNamespace(failed=failed))
-    controller = SimpleNamespace(models=lambda: ["n"], model=lambda _: model)
-    backends: Any = SimpleNamespace(store=store, vim=lambda _: vim, controller=lambda: controller)
-    timer.mark_lost(backends, nsr)
+    backends: Any = SimpleNamespace(store=store, vim=lambda _: vim)
+    condition.note(backends, nsr, failed)
     detail = "the machine was restarted: ns-heal basic --vnf client makes them anew"
     assert (nsr["nsState"], nsr["errorDetail"]) == ("DEGRADED", detail)
     assert [vnfr["vdur"][0]["status"] for vnfr in vnfrs] == ["ERROR", "ACTIVE"]
     servers["s1"] = ""
-    timer.mark_lost(backends, nsr)
+    condition.note(backends, nsr, failed)
     assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
     assert [vnfr["vdur"][0]["status"] for vnfr in vnfrs] == ["ACTIVE", "ACTIVE"]
     # So is one with a unit in error, also between operations.
     failed["vpn-ee/0"] = "hook failed"
     for _ in range(2):
-        timer.mark_lost(backends, nsr)
+        condition.note(backends, nsr, failed)
         assert (nsr["nsState"], nsr["errorDetail"]) == ("DEGRADED", "vpn-ee/0: hook failed")
     failed.clear()
-    timer.mark_lost(backends, nsr)
+    condition.note(backends, nsr, failed)
     assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
     # An operation that begins forgets the reason, and may be killed.
     nsr.update(nsState="DEGRADED", errorDetail=None)
-    timer.mark_lost(backends, nsr)
+    condition.note(backends, nsr, failed)
     assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
     failed["vpn-ee/0"] = "hook failed"
     nsr.update(nsState="BROKEN", errorDetail="why")
-    timer.mark_lost(backends, nsr)
+    condition.note(backends, nsr, failed)
     assert (nsr["nsState"], nsr["errorDetail"]) == ("BROKEN", "why")
 
 

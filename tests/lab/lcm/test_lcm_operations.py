@@ -215,6 +215,16 @@ def test_charms_that_settle_are_in_no_time_limit(
     assert (world.op["operationState"], world.aborted) == ("COMPLETED", [])
 
 
+def test_an_operation_on_a_service_with_a_lost_vdu_does_not_call_it_ready(world: World) -> None:
+    world.run()
+    world.backends.the_vim.ended["1/box/0"] = "the machine was restarted"
+    assert world.touch() == "COMPLETED"
+    detail = "the machine was restarted: ns-heal demo --vnf 1 makes them anew"
+    assert (world.ns["nsState"], world.ns["errorDetail"]) == ("DEGRADED", detail)
+    states = {r["member-vnf-index-ref"]: r["vdur"][0]["status"] for r in world.store.all(VNFRS)}
+    assert states == {"1": "ERROR", "2": "ACTIVE"}
+
+
 def test_vim_failure(world: World) -> None:
     world.backends.the_vim.fail_server = "2/box/0"
     assert world.run() == "FAILED"
