@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,17 +22,11 @@ LATE_MS = 10.0
 NOTHING = "tells nothing: the machine was busy"
 
 
-def processor_seconds() -> float:
-    """Return the seconds that all processors of this machine have worked so far."""
-    used = psutil.cpu_times()
-    return float(used.user + used.nice + used.system + used.irq + used.softirq)
-
-
 def busy_processors(seconds: float = 0.3) -> float:
     """Return how many processors of this machine are busy, as a mean over some seconds."""
-    before = processor_seconds()
-    time.sleep(seconds)
-    return (processor_seconds() - before) / seconds
+    shares = psutil.cpu_times_percent(seconds)
+    working = shares.user + shares.nice + shares.system + shares.irq + shares.softirq
+    return float(working * psutil.cpu_count() / 100)
 
 
 def late_ms(result: Any) -> float:

@@ -9,6 +9,7 @@ The control is the allowed peer: the same listeners must answer it through the t
 """
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -60,11 +61,9 @@ def related(bed: Testbed, one: Vnf, other: Vnf) -> bool:
 
 def strangers(bed: Testbed) -> Iterator[tuple[Vnf, Vnf]]:
     """Yield each pair of VNFs that have no link with each other."""
-    everyone = bed.all_vnfs()
-    for one in everyone:
-        for other in everyone:
-            if one != other and not related(bed, one, other):
-                yield one, other
+    for one, other in itertools.permutations(bed.all_vnfs(), 2):
+        if not related(bed, one, other):
+            yield one, other
 
 
 def attempts(

@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 import click
 
+from builder.files import replace
 from experiments.machine import is_locked
 from experiments.model import Cell, Run
 
@@ -141,11 +141,7 @@ class Campaign:
         """Write a file, all of it or nothing."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"
-            ) as stream:
-                stream.write(text)
-            os.replace(stream.name, path)
+            replace(path, text)
         except OSError as error:
             raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
 

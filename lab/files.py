@@ -2,39 +2,13 @@
 
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from builder.files import replace as replace
 from lab.errors import ConflictError
-
-
-def replace(path: Path, text: str, synced: bool = False) -> None:
-    """Replace a file in one step: readers see the old or the new text, never a part.
-
-    Args:
-        path: the file; only its owner may read it.
-        text: its new content.
-        synced: write the content to the disk before the rename, to survive a power failure.
-
-    Raises:
-        OSError: with the file's path, for example if there is no room left.
-    """
-    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            if synced:
-                stream.flush()
-                os.fsync(stream.fileno())
-        os.replace(fresh, path)
-    except BaseException as error:
-        Path(fresh).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.filename = str(path)
-        raise
 
 
 def lock(descriptor: int, seconds: float | None = None) -> bool:

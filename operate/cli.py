@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shlex
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import click
 import yaml
 
 from builder.commands import SETTINGS, Group
+from builder.files import replace
 from builder.terminal import PlainConsole, tell
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
@@ -155,13 +155,8 @@ def targets_command(
     if out is None:
         tell(text, nl=False)
         return
-    # Prometheus reads the file at every change, so replace it in one step. Several may write it.
-    with tempfile.NamedTemporaryFile(
-        "w", dir=out.parent, prefix=f".{out.name}.", delete=False, encoding="utf-8"
-    ) as staging:
-        staging.write(text)
-    Path(staging.name).chmod(0o644)  # Prometheus is another user.
-    os.replace(staging.name, out)
+    # Prometheus, which is another user, reads the file at every change.
+    replace(out, text, mode=0o644)
 
 
 @main.command(name="links")

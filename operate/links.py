@@ -10,7 +10,7 @@ from rich.text import Text
 from builder.link_table import COLUMNS, Answer, Link
 from builder.link_table import links as table
 from operate.client import OperateError, understood
-from operate.osm import SERVICES, Osm
+from operate.osm import SERVICES, Osm, charms_of
 
 PRIMITIVE = "show-status"
 STYLES = {"up": "green", "clear": "blue", "down": "red", "blocked": "red", "unknown": "red"}
@@ -34,10 +34,7 @@ def links(osm: Osm, names: Collection[str]) -> list[Link]:
 
 
 def _answers(osm: Osm, key: str, name: str) -> Iterator[Answer]:
-    charms = osm.service(key)["_admin"].get("deployed", {}).get("VCA") or ()
-    for charm in charms:
-        member, vdu = charm["member-vnf-index"], charm.get("vdu_id")
-        instance = (str(vdu), int(charm.get("vdu_count_index") or 0)) if vdu else None
+    for member, instance in charms_of(osm.service(key)):
         problem, said = "", {}
         try:
             found = json.loads(osm.output(osm.start(key, member, PRIMITIVE, {}, instance)))
@@ -47,7 +44,7 @@ def _answers(osm: Osm, key: str, name: str) -> Iterator[Answer]:
         except (ValueError, RecursionError):
             problem = f"{PRIMITIVE} returns no links"
         # Each instance of a VDU that scales has a charm of its own.
-        called = f"{member}/{instance[1]}" if instance and instance[1] else str(member)
+        called = f"{member}/{instance[1]}" if instance and instance[1] else member
         yield Answer(name, called, time.time(), said, problem)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,15 @@ NS_OPERATIONS, NSI_OPERATIONS = "/nslcm/v1/ns_lcm_op_occs", "/nsilcm/v1/nsi_lcm_
 OPERATIONS = {SERVICES: NS_OPERATIONS, SLICES: NSI_OPERATIONS}
 INSTANCES = "/nslcm/v1/ns_instances"
 VIMS = "/admin/v1/vim_accounts"
+
+
+def charms_of(service: Document) -> Iterator[tuple[str, Instance]]:
+    """Yield the member-vnf-index of each charm of a VNF of a service, and its instance."""
+    for vca in (service.get("_admin") or {}).get("deployed", {}).get("VCA") or ():
+        member, vdu = vca.get("member-vnf-index"), vca.get("vdu_id")
+        instance = (str(vdu), int(vca.get("vdu_count_index") or 0)) if vdu else None
+        if member:
+            yield str(member), instance
 
 
 @dataclass(eq=False)

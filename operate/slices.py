@@ -8,7 +8,6 @@ other network function, and its state, as a relation would carry them.
 
 import fcntl
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from builder.files import replace
 from operate.client import OperateError, understood
 from operate.join import End, State, forget, introduce, state_of, status_of
 from operate.osm import Driver
@@ -55,15 +55,12 @@ def ends_of(client: Driver, nsi: Mapping[str, Any], status: Statuses) -> list[Pa
 
 def _sides(client: Driver, nsi: Mapping[str, Any]) -> list[tuple[list[End], list[End]]]:
     """Return the VNFs at both sides of each netslice-vld, whether or not they have the link."""
-    template = nsi["network-slice-template"]
     services = {e["nss-id"]: str(e["nsrId"]) for e in nsi["_admin"]["nsrs-detailed-list"]}
     found = []
-    for vld in template.get("netslice-vld") or ():
-        if vld.get("mgmt-network"):
-            continue
+    for link, vld in _vlds(nsi).items():
         points = vld.get("nss-connection-point-ref") or ()
         sides = [
-            _ends_at(client, services[p["nss-ref"]], p["nsd-connection-point-ref"], str(vld["id"]))
+            _ends_at(client, services[p["nss-ref"]], p["nsd-connection-point-ref"], link)
             for p in points
             if p["nss-ref"] in services  # OSM does not check the references of a template
         ]
@@ -71,15 +68,15 @@ def _sides(client: Driver, nsi: Mapping[str, Any]) -> list[tuple[list[End], list
     return found
 
 
-def _links_of(nsi: Mapping[str, Any]) -> set[str]:
-    """Return the names of a slice's netslice-vlds besides that of management."""
+def _vlds(nsi: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return a slice's netslice-vlds, besides that of management, by id."""
     vlds = nsi["network-slice-template"].get("netslice-vld") or ()
-    return {str(vld["id"]) for vld in vlds if not vld.get("mgmt-network")}
+    return {str(vld["id"]): vld for vld in vlds if not vld.get("mgmt-network")}
 
 
 def _nothing(client: Driver, name: str, nsi: Mapping[str, Any], status: Statuses) -> str:
     """Return why a slice has no pair of ends: its netslice-vlds, and the links of its VNFs."""
-    vlds = ", ".join(sorted(_links_of(nsi)))
+    vlds = ", ".join(sorted(_vlds(nsi)))
     ends = [end for sides in _sides(client, nsi) for side in sides for end in side]
     there = {
         f"{end.ns}/{end.vnf} has {', '.join(sorted(_links(status(end)))) or 'none'}": None
@@ -160,15 +157,11 @@ class Record:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_suffix(".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                self._replace({**self.read(), name: Joined(id, list(pairs))})
+                known = {**self.read(), name: Joined(id, list(pairs))}
+                left = {key: joined for key, joined in known.items() if joined.pairs}
+                replace(self.path, _RECORD.dump_json(left, indent=1).decode() + "\n")
         except OSError as error:
             raise self._unusable(error) from None
-
-    def _replace(self, known: Mapping[str, Joined]) -> None:
-        left = {name: joined for name, joined in known.items() if joined.pairs}
-        new = self.path.with_suffix(".new")
-        new.write_bytes(_RECORD.dump_json(left, indent=1) + b"\n")
-        os.replace(new, self.path)
 
     def _unusable(self, error: OSError) -> OperateError:
         return OperateError(
@@ -219,7 +212,7 @@ class Joiner:
             # An earlier process joined it, or could not remove it, under this name.
             self._leave(name, [pair for pair in joined if pair not in self.pairs[name]])
             self._looked[name] = time.monotonic()
-            rest = _links_of(nsi) - {one.link for one, _ in self.pairs[name]}
+            rest = _vlds(nsi).keys() - {one.link for one, _ in self.pairs[name]}
             if rest and self.pairs[name] and not told:
                 listed = ", ".join(sorted(rest))
                 self.tell(f"{name}: not joined, as VNFs at both sides have no such link: {listed}")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from operate.client import Instance, OperateError, understood
 from operate.nbi import Document
-from operate.osm import Driver
+from operate.osm import Driver, charms_of
 
 PORT = 9815
 
@@ -57,15 +57,10 @@ def _members(client: Driver, ns: str, service: Document, member: str) -> list[Do
 
 
 def _instances(service: Document, record: Document) -> list[Instance]:
-    """Return (VDU, count index) of each charm of a VNF, or None for a charm of the whole VNF."""
+    """Return the instance of each charm of a VNF, or None for a charm of the whole VNF."""
     member = record["member-vnf-index-ref"]
-    charms = (service.get("_admin") or {}).get("deployed", {}).get("VCA") or ()
-    instances = [
-        (str(charm["vdu_id"]), int(charm.get("vdu_count_index") or 0))
-        for charm in charms
-        if charm.get("member-vnf-index") == member and charm.get("vdu_id")
-    ]
-    return [*sorted(instances)] or [None]
+    found = {instance for index, instance in charms_of(service) if index == member and instance}
+    return [*sorted(found)] or [None]
 
 
 def _target(

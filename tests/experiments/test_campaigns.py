@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -402,6 +404,18 @@ def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
     assert "figures holds no campaign" in done.output
     with pytest.raises(click.ClickException, match="figures/campaign.json cannot be written: "):
         Campaign(tmp_path / "figures").begin("quick", 1, ENVIRONMENT_OF_A_LAB)
+
+
+def test_a_full_disk_leaves_no_half_file_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object, to: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", to)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(click.ClickException, match="cannot be written: No space left on device"):
+        Campaign(tmp_path).begin("quick", 1, ENVIRONMENT)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interval_is_students() -> None:
