@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+import json
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
+import attr
 import pytest
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import WIREGUARD
 from vpnaas.features.measure import measure
 from vpnaas.peers.peer import Peer
-from vpnaas.vdu.steps import Results
+from vpnaas.vdu.steps import Results, Step
 
 OUTER = (ipaddress.ip_address("192.168.21.40"), 51823)
 
@@ -89,3 +94,62 @@ def test_requests_are_large_enough_for_a_timestamp() -> None:
     figures = measure.round_trips(Results({"ping": {"code": 0, "out": out}}), "gnb")
     assert figures["loss-percent"] == 50.0
     assert figures["rtt-ms"]["avg"] == 0.02
+
+
+VANISH = "packets of {} bytes vanish, small ones pass; set a smaller mtu"
+REPORT = {
+    "start": {"version": "iperf 3.9"},
+    "end": {"sum_sent": {}, "sum_received": {"bits_per_second": 0}},
+}
+
+
+class Path:
+    """A path of 1420 bytes to one peer, on which packets above some bytes vanish."""
+
+    def __init__(self, vanish: int) -> None:
+        self.vanish = vanish
+        peer = Peer("rel-1", "gnb", (), "wireguard", inner_address=OUTER[0])
+        peer = attr.evolve(peer, endpoint=(ipaddress.ip_address("2001:db8::1"), 51820))
+        link = SimpleNamespace(peers=(peer,), mtu=1420)
+        charm: Any = SimpleNamespace(
+            vdu=lambda: nullcontext(SimpleNamespace(execute=self.execute)),
+            measured_plan=lambda params, vdu: SimpleNamespace(links={"n3": link}),
+        )
+        self.actions = measure.MeasureActions(charm)
+
+    def execute(self, steps: list[Step], exclusive: bool) -> Results:
+        _, _, self.large = json.loads(steps[-1].body.get("stdin") or "{}").get("peer", (0, 0, 0))
+        lost = self.large > self.vanish
+        answers = {"iperf3": json.dumps(REPORT), "large": json.dumps({"peer": [5, 5, 1.0, lost]})}
+        answers["ping"] = PINGED.format(9, 9, 0, 100, "")
+        return Results({id: {"code": 0, "out": out} for id, out in answers.items()})
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({}, 1420),
+        ({"size": 1000}, 1040),
+        ({"protocol": "udp"}, 1420),
+        ({"protocol": "udp", "size": 1200}, 1228),
+        ({"protocol": "udp", "size": 1200, "path": "underlay"}, 1248),
+        ({"protocol": "udp", "size": 9000}, 1420),
+        ({"path": "underlay"}, 1480),
+    ],
+)
+def test_a_measurement_names_its_packets_that_vanish(given: dict[str, Any], size: int) -> None:
+    lossy, whole = Path(size - 1), Path(size)
+    answer = lossy.actions.measure_throughput({"link": "n3", **given})
+    assert (answer["mbps"], answer["reason"]) == (0, VANISH.format(size))
+    assert "reason" not in whole.actions.measure_throughput({"link": "n3", **given})
+    assert whole.large == size
+
+
+def test_a_ping_that_failed_names_its_packets_that_vanish() -> None:
+    with pytest.raises(VpnaasError) as failed:
+        Path(1000).actions.measure_latency({"link": "n3", "size": 1392})
+    silent = "gnb did not answer any of 2 echo requests"
+    assert str(failed.value) == f"{silent}; {VANISH.format(1420)}"
+    with pytest.raises(VpnaasError) as failed:
+        Path(1000).actions.measure_latency({"link": "n3"})
+    assert str(failed.value) == silent

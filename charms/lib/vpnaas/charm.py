@@ -290,7 +290,7 @@ class Charm:
             for link in self.roles
         }
         intent = attr.evolve(intent, links=kept, off=intent.off & frozenset(self.roles))
-        holdings = self._holdings()
+        holdings = self.unit.stored(HOLDINGS_FILE)
         intent, waiting = leases.resolved(
             intent, self.roles, remotes, self._addresses(), running=holdings
         )
@@ -355,10 +355,6 @@ class Charm:
         """Return the last addresses from gateways by link, as texts of `show_assigned`."""
         text = self.environment.stored(ADDRESSES_KEY)
         return fields.json_object("peer relation: " + ADDRESSES_KEY, text) if text else {}
-
-    def _holdings(self) -> Mapping[str, Mapping[str, str]]:
-        """Return `Peer.holdings` of the last reconcile, by link and peer name."""
-        return self.unit.stored(HOLDINGS_FILE)
 
     def _note_holdings(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> None:
         """Store what peers hold. A related one that has to wait keeps what it held."""

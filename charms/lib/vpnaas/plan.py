@@ -11,7 +11,6 @@ The caller does the round trips in between:
 This module uses no ops, paramiko or files. `technology` hides how a link is secured.
 """
 
-import json
 from typing import (
     Any,
     Callable,
@@ -682,13 +681,7 @@ def _echoes(link: str, names: Tuple[str, ...], results: Results) -> Dict[str, Ec
     if not names or text is None:
         return {}
     try:
-        answers = json.loads(text)
-        return {
-            name: Echo(
-                int(sent), int(received), None if took is None else float(took), large is True
-            )
-            for name in names
-            for sent, received, took, large in [answers["{}/{}".format(link, name)]]
-        }
+        echoes = Echo.read(text)
+        return {name: echoes["{}/{}".format(link, name)] for name in names}
     except MALFORMED:
         raise VduError("the VDU did not say which peers answered an echo request")

@@ -2,7 +2,7 @@
 
 import json
 import time
-from typing import Any, Container, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -13,7 +13,7 @@ from vpnaas.base.links import reference_point
 from vpnaas.params import pools
 from vpnaas.peers.peer import Peer
 from vpnaas.plan import RECENT, TABLE, fresh
-from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.tunnels.technology import VANISH, LinkPlan
 
 UNCONFIGURED = "unconfigured"
 OFF = "off"
@@ -132,7 +132,8 @@ def link_status(
     elif PENDING in states:
         state = PENDING
         unsure = [peer["peer"] for peer in peers if peer["state"] == PENDING]
-        calling = [name for name in unsure if name in _labels(plan, memory.confirmed)]
+        confirmed = [peer.label for peer in plan.peers if peer.name in memory.confirmed]
+        calling = [name for name in unsure if name in confirmed]
         if calling:
             reasons.append("waiting for the first handshake with {}".format(fields.few(calling)))
         # Our key waits there, or was refused or revoked: only the other end knows.
@@ -245,10 +246,6 @@ def _taking_turns(memory: Memory, peer: Peer, at: int) -> str:
     return what.format(before, between)
 
 
-def _labels(plan: LinkPlan, names: Container[str]) -> List[str]:
-    return [peer.label for peer in plan.peers if peer.name in names]
-
-
 def _silent(plan: LinkPlan, now: int, down: Sequence[str]) -> List[str]:
     """Return why peers are down: they agree on no keys, or packets get no answer."""
     secured = [peer.label for peer in plan.peers if fresh(now, plan, peer)]
@@ -287,7 +284,7 @@ def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict
     alive, echo = fresh(now, plan, peer, grace=60), plan.echoes.get(peer.name)
     reason = trouble.reason or _taking_turns(memory, peer, at)
     if not reason and echo is not None and echo.large_lost:
-        reason = "packets of {} bytes vanish, small ones pass; set a smaller mtu".format(plan.mtu)
+        reason = VANISH.format(plan.mtu)
     if reason:
         view["reason"] = reason
     if echo is not None:

@@ -241,17 +241,21 @@ def test_our_rules_are_put_back_in_seconds(client: Vnf) -> None:
 @pytest.mark.long
 def test_large_packets_that_vanish(client: Vnf, server: Vnf) -> None:
     with rules(server, "udp dport 51820 meta length > 1400 drop"):
-        vanish = f"{server.application}: packets of 1370 bytes vanish, small ones pass; "
-        assert restarted(client) == f"up: {vanish}set a smaller mtu"
+        vanish = "packets of 1370 bytes vanish, small ones pass; "
+        assert restarted(client) == f"up: {server.application}: {vanish}set a smaller mtu"
         assert client.pings(SERVER)
         assert not client.pings(SERVER, "-s", "1392", tries=5)
         broken = client.action("measure-throughput", link="vpn-client", duration=2)
-        assert broken["mbps"] < 0.1
+        assert (broken["mbps"] < 0.1, broken["reason"]) == (True, f"{vanish}set a smaller mtu")
+        with pytest.raises(ActionError, match=f"did not answer any of 2 .*; {vanish}set"):
+            client.action("measure-latency", link="vpn-client", size=1342, count=2)
+        assert "reason" not in client.action("measure-latency", link="vpn-client", count=2)
         configure(client, mtu=1300)
         assert restarted(client) == "up: "
         assert client.pings(SERVER, "-s", "1272")
         healed = client.action("measure-throughput", link="vpn-client", duration=2)
         assert healed["mbps"] > broken["mbps"]
+        assert "reason" not in healed
     configure(client)
 
 

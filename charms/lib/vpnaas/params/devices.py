@@ -193,10 +193,6 @@ def _free(params: LinkParams, intent: Intent) -> Optional[fields.IPNetwork]:
     return None
 
 
-def key_placeholder(name: str) -> str:
-    return "PRIVATE-KEY-OF-" + name.upper()
-
-
 def render(
     device: ManualPeer,
     public_key: str,
@@ -215,7 +211,7 @@ def render(
     own = [each for each in device.allowed_prefixes if each.prefixlen == each.max_prefixlen]
     lines = [
         "[Interface]",
-        "PrivateKey = " + key_placeholder(device.name),
+        "PrivateKey = PRIVATE-KEY-OF-" + device.name.upper(),
         "Address = " + (fields.show_networks(own) or "ADDRESS-OF-" + device.name.upper()),
         "MTU = {}".format(mtu),
     ]

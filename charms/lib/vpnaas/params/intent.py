@@ -171,10 +171,6 @@ def _behind(where: str, text: str) -> Tuple[fields.IPNetwork, ...]:
     return prefixes
 
 
-def _show_end(end: Tuple[fields.IPAddress, int]) -> str:
-    return fields.show_endpoint(*end)
-
-
 @attr.frozen
 class ManualPeer(Declared):
     """A peer outside any relation (the `add-peer` primitive), as `manual_peer` reads it."""
@@ -188,7 +184,7 @@ class ManualPeer(Declared):
     # Without any it gets an address from the link's pool.
     allowed_prefixes: Tuple[fields.IPNetwork, ...] = text_field(_behind, ())
     endpoint: Optional[Tuple[fields.IPAddress, int]] = optional_field(
-        fields.endpoint, None, show=_show_end
+        fields.endpoint, None, show=lambda end: fields.show_endpoint(*end)
     )
     keepalive: int = number_field(-1, 65535, 0)  # Seconds, -1 for the charm's choice.
     identity: str = attr.Factory(lambda peer: peer.name, takes_self=True)  # Its IKE identity.

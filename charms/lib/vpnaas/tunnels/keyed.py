@@ -364,11 +364,10 @@ def _agreements(
 
 
 def _wrap_key(inputs: LinkInputs) -> str:
-    if inputs.charm_state.roles[inputs.link] == PROVIDER or not inputs.charm_state.needs_preshared(
-        inputs.link
-    ):
+    charm_state, link = inputs.charm_state, inputs.link
+    if charm_state.roles[link] == PROVIDER or not charm_state.needs_preshared(link):
         return ""
-    return preshared.parse_wrap_key(inputs.link, inputs.results)
+    return preshared.parse_wrap_key(link, inputs.results)
 
 
 def _agreed(inputs: LinkInputs, able: bool) -> Dict[str, Agreed]:

@@ -5,6 +5,7 @@ new one adds a line, and uses only its interface. `keyed` is the common code of 
 keys.
 """
 
+import json
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import attr
@@ -17,6 +18,9 @@ from vpnaas.peers.offer import KeyOffer, Offer
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.steps import Broken, Results, Step
 
+VANISH = "packets of {} bytes vanish, small ones pass; set a smaller mtu"
+"""What `Echo.large_lost` means."""
+
 
 @attr.frozen
 class Echo:
@@ -25,7 +29,15 @@ class Echo:
     sent: int  # Echo requests.
     received: int  # Answers.
     rtt_ms: Optional[float] = None  # Milliseconds until the first answer, None without any.
-    large_lost: bool = False  # Whether packets as large as the tunnel's MTU get no answer.
+    large_lost: bool = False  # Whether large packets, such as those of the tunnel's MTU, get none.
+
+    @classmethod
+    def read(cls, printed: str) -> Dict[str, "Echo"]:
+        """Read what `echo.py` printed; one of MALFORMED where it is something else."""
+        return {
+            name: cls(int(sent), int(received), None if took is None else float(took), lost is True)
+            for name, (sent, received, took, lost) in json.loads(printed).items()
+        }
 
 
 @attr.frozen

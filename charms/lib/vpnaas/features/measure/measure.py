@@ -8,6 +8,7 @@ import json
 import os
 import re
 import time
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 import attr
@@ -20,6 +21,7 @@ from vpnaas.base.links import RESPONDER_PORT
 from vpnaas.features.measure.responder import PROGRAM_FILE
 from vpnaas.peers.peer import Peer
 from vpnaas.peers.same_address import is_same
+from vpnaas.tunnels.technology import VANISH, Echo
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, ask, meaning, run
 
@@ -35,6 +37,8 @@ LEAST_DATAGRAM = 24
 """Least payload of a numbered datagram in bytes, see `responder`."""
 LEAST_PING = 16
 """Least payload of an echo request in bytes. ping needs them for the timestamp."""
+OUTER = 60
+"""Bytes that a tunnel adds to a packet, at the least."""
 PATHS = ("tunnel", "underlay")
 DIRECTIONS = ("upload", "download", "bidirectional")
 REVERSE = "_bidir_reverse"
@@ -491,6 +495,13 @@ class LinkTest(Declared):
 LinkMeasurement = Union[ThroughputTest, LatencyTest, LinkTest]
 
 
+def packet(test: LinkMeasurement, version: int, mtu: int) -> int:
+    """Return the bytes of a measurement's largest packets, which are in fragments above the MTU."""
+    most, size = mtu if test.path == "tunnel" else mtu + OUTER, getattr(test, "size", 0)
+    headers = (20 if version == 4 else 40) + (20 if getattr(test, "protocol", "") == "tcp" else 8)
+    return min(size + headers, most) if size else most
+
+
 class MeasureActions(Actions):
     """Measurements through a link, and beside it."""
 
@@ -508,7 +519,17 @@ class MeasureActions(Actions):
 
     def _measure(self, params: Params, test: LinkMeasurement) -> Dict[str, Any]:
         with self.charm.vdu() as vdu:
-            peers = self.charm.measured_plan(params, vdu).links[test.link].peers
-            peer = choose_peer(test.link, test.peer, peers)
-            results = vdu.execute(test.steps(peer), exclusive=False)
-        return test.summary(peer, results)
+            link = self.charm.measured_plan(params, vdu).links[test.link]
+            peer = choose_peer(test.link, test.peer, link.peers)
+            address = target(peer, test.path, test.link)
+            size = packet(test, address.version, link.mtu)
+            large = ask("large", source("echo.py"), {"peer": [str(address), 2, size]}, 30)
+            results = vdu.execute([*test.steps(peer), large], exclusive=False)
+        reasons = []
+        with suppress(*MALFORMED):
+            reasons = [VANISH.format(size)] * Echo.read(results.output("large"))["peer"].large_lost
+        try:
+            summary = test.summary(peer, results)
+        except VpnaasError as error:
+            raise VpnaasError("; ".join([str(error), *reasons]))
+        return dict(summary, reason=reasons[0]) if reasons else summary
