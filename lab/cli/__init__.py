@@ -1,5 +1,8 @@
 """``osm-lab``: osmclient's verbs for the lab, and their output."""
 
-from lab.cli.commands import cli, main
+from builder.start import start
 
-__all__ = ["cli", "main"]
+
+def main() -> None:
+    """Run the command line."""
+    start("lab.cli.commands")

@@ -1,5 +1,5 @@
 """``python -m lab.cli``."""
 
-from lab.cli.commands import main
+from lab.cli import main
 
 main()

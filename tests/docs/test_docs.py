@@ -111,7 +111,7 @@ def test_the_site_is_built_and_has_no_dead_link(tmp_path: Path) -> None:
     assert ACTIONS["configure"]["params"]["mtu"]["description"] in actions
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert sorted(pages.TABLE.findall(text)) == sorted(pages.TABLES)
-    assert sorted(pages.VERBS.findall(text)) == [("lab.cli", "lab")]
+    assert sorted(pages.VERBS.findall(text)) == [("lab.cli.commands", "lab")]
     assert "unpkg" not in re.sub(r"<code>.*?</code>", "", made)
     assert 'src="../worker.js"' in made
     assert (tmp_path / "site/search/search_index.js").is_file()

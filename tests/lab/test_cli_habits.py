@@ -5,8 +5,10 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import fields
@@ -58,6 +60,20 @@ def test_every_program_tells_its_help_and_version(program: str) -> None:
     short, long, version, end = re.split(r"^0\n", done.stdout, flags=re.MULTILINE)
     assert short == long
     assert ("Usage" in short, "version" in version, end) == (True, True, "")
+
+
+@pytest.mark.parametrize(
+    "entry", tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"].values()
+)
+def test_an_interrupt_during_the_imports_ends_without_a_word(entry: str, tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text(
+        "import os\nos.kill(os.getpid(), 2)\nimport time\ntime.sleep(9)\n"
+    )
+    module, _, name = entry.partition(":")
+    words = [sys.executable, "-c", f"from {module} import {name}; {name}()"]
+    path = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=path)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 def untold(command: click.Command, name: str) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli import main
+from lab.cli.commands import main
 from lab.vim import host
 from lab.vim.account import Vim, clean
 from lab.vim.model import PortSpec, ServerSpec
