@@ -34,7 +34,7 @@ from builder import charms, packages, pages
 from builder.cli import main as vpnaas_build
 from builder.parameters import variants
 from builder.tree import Tree
-from lab.cli import cli as osm_lab
+from lab.cli.commands import cli as osm_lab
 from operate.cli import main as vpnaas_operate
 
 ROOT = Path(__file__).resolve().parents[2]
