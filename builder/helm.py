@@ -62,10 +62,6 @@ def nsd(descriptor: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def chart_names(descriptor: dict[str, Any]) -> list[str]:
-    return sorted(documents.environments(descriptor.get("vnfd") or {}, "helm-chart"))
-
-
 def chart(tree: Tree, charm: str, target: Path, image: str) -> None:
     source = tree.common / "helm" / "chart"
     shutil.copytree(source, target)

@@ -202,7 +202,7 @@ def _build_one(tree: Tree, package: Package, target: Path, architecture: str, im
     for charm in descriptors.named(package.descriptor, "charm"):
         if not (folder / "charms" / charm).exists():
             charms.assemble(tree, charm, folder / "charms" / charm, architecture)
-    for charm in helm.chart_names(package.descriptor):
+    for charm in sorted(documents.environments(package.descriptor.get("vnfd") or {}, "helm-chart")):
         helm.chart(tree, charm, folder / "helm-charts" / charm, image)
     shutil.copyfile(tree.root / "LICENSE", folder / "LICENSE")
     (folder / "checksums.txt").write_text(archive.checksums(folder), encoding="utf-8")

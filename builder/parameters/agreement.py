@@ -25,12 +25,11 @@ TECHNOLOGIES = ("wireguard", "ipsec", "none")
 REALM = re.compile(r"(?:^|\.)mnc([0-9]{3})\.mcc([0-9]{3})\.3gppnetwork\.org$", re.IGNORECASE)
 
 
-def disagreements(document: dict[str, Any], within: bool = True) -> list[str]:
+def disagreements(document: dict[str, Any]) -> list[str]:
     """Return a sentence for each value on which two members of a parameter file do not agree.
 
     The file, of a service or a slice, has the form of its schema. Members of a slice are called
-    SERVICE/MEMBER. Where not `within`, links inside a service are left out: the validator compares
-    the ends that its relations name.
+    SERVICE/MEMBER. Links inside a service are left out: `link_rules` compares ends of relations.
     """
     members = {
         f"{place}{member['member-vnf-index']}": member.get("additionalParams") or {}
@@ -46,13 +45,13 @@ def disagreements(document: dict[str, Any], within: bool = True) -> list[str]:
     return [
         *words,
         *_same(functions),
-        *_technologies(functions, ended, within),
+        *_technologies(functions, ended),
         *_texts(functions),
         *_realms(functions),
         *_subscribers(functions),
         *_stations(functions),
         *_slices(functions),
-        *_addresses(functions, ended, within),
+        *_addresses(functions, ended),
     ]
 
 
@@ -125,16 +124,14 @@ def _apart(one: str, other: str) -> bool:
     return one.rpartition("/")[0] != other.rpartition("/")[0]
 
 
-def _technologies(
-    functions: dict[str, dict[str, Any]], ended: set[str], within: bool
-) -> Iterator[str]:
+def _technologies(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterator[str]:
     seen: dict[str, str] = {}
     for name, given in functions.items():
         for link in _links(given):
             own = technology(given, link)
             first = seen.setdefault(link, name)
             other = technology(functions[first], link)
-            if link not in ended and other != own and (within or _apart(name, first)):
+            if link not in ended and other != own and _apart(name, first):
                 yield f"vpn_technology: {name} has {own} on {link}, {first} has {other}"
                 break
 
@@ -205,9 +202,7 @@ def _subscribers(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
                 yield f"{key}: {name} has {imsi}, which is not of network {network}"
 
 
-def _addresses(
-    functions: dict[str, dict[str, Any]], ended: set[str], within: bool
-) -> Iterator[str]:
+def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterator[str]:
     subnets: dict[str, Any] = {}
     firsts: dict[str, str] = {}
     owners: dict[Any, str] = {}
@@ -222,10 +217,10 @@ def _addresses(
                 yield f"{key}: {name} has {value!r}, which is no address with prefix length"
                 continue
             owner = f"{name} on {link}"
-            if address.ip in owners and (within or _apart(owner, owners[address.ip])):
+            if address.ip in owners and _apart(owner, owners[address.ip]):
                 yield f"{key}: {owner} has {address.ip}, which is that of {owners[address.ip]}"
             owners[address.ip] = owner
-            compared = within or _apart(name, firsts.setdefault(link, name))
+            compared = _apart(name, firsts.setdefault(link, name))
             if compared and link in subnets.keys() - ended and address.network != subnets[link]:
                 yield f"{key}: {owner} is in {address.network}, the other end in {subnets[link]}"
             subnets.setdefault(link, address.network)

@@ -184,6 +184,7 @@ def ends(request: Request) -> Iterator[Problem]:
             yield end.tell("params-link/unset", "link")
         pairs += [pair] if len(pair) == 2 and not unset else []
     on = {(end.member, end.link) for pair in pairs for end in pair if not any(e.off for e in pair)}
+    yield from _taken([pair for pair in pairs if not any(end.off for end in pair)])
     for one, two in pairs:
         for end, other in ((one, two), (two, one)):
             # A gateway may have other peers on the link.
@@ -191,6 +192,17 @@ def ends(request: Request) -> Iterator[Problem]:
                 yield end.tell("params-link/off", "inner-address", other=other)
         if not one.off and not two.off:
             yield from _compared(one, two)
+
+
+def _taken(pairs: list[list[End]]) -> Iterator[Problem]:
+    """An end and its peers need inner addresses of their own; a pair of gateways has one."""
+    owners: dict[tuple[object, ...], End] = {}
+    for one, two in pairs:
+        for hub, end in ((one, one), (one, two), (two, one)):
+            if end.inner and (end is hub or not hub.given("standby-gateways")):
+                owner = owners.setdefault((hub.member, hub.link, end.inner.ip), end)
+                if owner.member != end.member:
+                    yield end.tell("params-link/taken", "inner-address", other=owner)
 
 
 def _end(request: Request, side: Side) -> End | None:
@@ -226,8 +238,6 @@ def _compared(one: End, two: End) -> Iterator[Problem]:
             yield two.tell("params-link/differs", key if key != "esn" else OPTIONS, **words)
     if one.given("standby-gateways") and one.technology != "none":
         yield one.tell("params-link/gateway", "standby-gateways")
-    if one.inner and two.inner and one.inner.ip == two.inner.ip:
-        yield two.tell("params-link/taken", "inner-address", other=one)
     yield from _reached(one, two)
     yield from _reached(two, one)
 

@@ -62,10 +62,7 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
             )
             for p in problems_of(error, MODELS[kind], where, "")
         ]
-    problems = {
-        problem(where, "params-disagree", sentence=text)
-        for text in disagreements(checked, within=not catalog.nsds)
-    }
+    problems = {problem(where, "params-disagree", sentence=text) for text in disagreements(checked)}
     if kind == "nsi":
         return sorted(problems | set(_nsi(checked, where, catalog)))
     chosen = checked.get("nsdId")

@@ -47,9 +47,7 @@ def _number(value: Any) -> Any:
 
 
 def _flag(value: Any) -> Any:
-    if not isinstance(value, (bool, str)) or (
-        isinstance(value, str) and value not in ("true", "false")
-    ):
+    if not isinstance(value, bool) and value not in ("true", "false"):
         raise ValueError("must be true or false")
     return value
 

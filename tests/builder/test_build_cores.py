@@ -96,12 +96,9 @@ def test_the_charms_take_every_value(tree, files, kind):
         ("spgwu", "nf_gateway_id", 2, "nf_gateway_id: spgwu has number of the user plane 2"),
         ("spgwu", "nf_software", "none", "nf_software: spgwu has network function software none"),
         ("hss", "nf_first_imsi", "208951234500000", "which is not of network 24288"),
-        ("mme", "s6a_inner_address", "172.16.7.2/24", "mme on s6a is in 172.16.7.0/24"),
-        ("mme", "s6a_inner_address", "172.16.6.129/24", "which is that of hss on s6a"),
         ("mme", "s11_inner_address", "172.16.6.77/25", "which overlaps 172.16.6.0/24 of its s6a"),
         ("mme", "s6a_inner_address", "nowhere", "is no address with prefix length"),
         ("mme", "nf_mcc", "001", "mme has epc.mnc088.mcc242.3gppnetwork.org, but its"),
-        ("enb", "vpn_technology", "none", "vpn_technology: enb has none on s1c"),
     ],
 )
 def test_each_way_not_to_agree_is_one_sentence(files, name, key, value, words):
@@ -153,16 +150,6 @@ def test_links_of_a_gateway_need_subnets_of_their_own():
     for free in ("10.42.0.1/24", "fd00::1/64", "pool", "none"):
         inner["s1u_inner_address"] = free
         assert agreement.disagreements(document) == []
-
-
-def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
-    document = copy.deepcopy(files["epc_oai"])
-    for name in ("hss", "mme"):
-        member(document, name)["vpn_technology"] = "wireguard,s6a=ipsec"
-    assert list(agreement.disagreements(document)) == []
-    member(document, "hss")["vpn_technology"] = "wireguard"
-    (problems,) = agreement.disagreements(document)
-    assert problems == "vpn_technology: mme has ipsec on s6a, hss has wireguard"
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,23 @@ def test_what_ends_need_not_share(problems, server, client):
     assert problems("vpn_basic", server=server, client=client) == []
 
 
+@pytest.mark.parametrize(
+    ("file", "changes", "words"),
+    [
+        ("epc_oai", {"mme": {"s6a_inner_address": "172.16.7.2/24"}}, "one subnet for both"),
+        ("epc_oai", {"mme": {"s6a_inner_address": "172.16.6.129/24"}}, "of hss, too"),
+        ("epc_oai", {"enb": {"vpn_technology": "none"}}, "none here and wireguard at mme"),
+        ("epc_oai", {"mme": {"vpn_technology": "wireguard,s6a=ipsec"}}, "wireguard at hss"),
+        ("5gc_n3iwf", {"smf2": {"sbi_inner_address": "172.16.23.20/24"}}, "of smf, too"),
+        ("secgw", {"cell2": {"s1c_inner_address": "10.41.0.11/24"}}, "of cell1, too"),
+    ],
+)
+def test_network_functions_are_compared_where_a_relation_joins_them(problems, file, changes, words):
+    found = problems(file, **changes)
+    assert {each.code for each in found} == {"params-link"}
+    assert any(words in each.sentence for each in found), found
+
+
 def test_what_the_charm_compares():
     for value in range(256):
         row = TABLE.get(value)
