@@ -7,6 +7,7 @@ hand that a charm runs on, and a current one.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import socket
@@ -97,30 +98,52 @@ Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
 
 
+#: Runs a program in a process of its own for each line it reads, of what is imported already.
+FORKS = """
+import json, os, sys
+import paramiko
+import vpnaas.vdu.ssh, vpnaas.vdu.steps
+for line in sys.stdin:
+    program, *sys.argv[1:] = json.loads(line)
+    child = os.fork()
+    if not child:
+        for number, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(sys.argv[2] + name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        exec(program, {"__name__": "__main__"})
+        sys.exit()
+    print(os.WEXITSTATUS(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
 @pytest.fixture(scope="module", params=["vendored", "current"])
 def login(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, vendored: Path
-) -> Run:
+) -> Iterator[Run]:
     """Log in with one release of paramiko."""
     key = tmp_path_factory.mktemp("login") / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     path, python = [str(LIBRARY)], Path(sys.executable)
     if request.param == "vendored":
         path, python = [*path, str(vendored / "hss/venv")], choose_python().path
+    with subprocess.Popen(
+        [python, "-W", "ignore", "-c", FORKS],
+        env={**os.environ, "PYTHONPATH": ":".join(path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as forks:
+        assert forks.stdin and forks.stdout
 
-    def run(port: int, *more: object, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
-        words = list(map(str, more or (() if program == REQUEST else (30,))))
-        return subprocess.run(
-            [python, "-W", "ignore", "-c", program, str(port), str(key), *words],
-            env={**os.environ, "PYTHONPATH": ":".join(path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        def run(port: int, *more: object, program: str = PROGRAM) -> Done:
+            words = list(map(str, more or (() if program == REQUEST else (30,))))
+            print(json.dumps([program, str(port), str(key), *words]), file=forks.stdin, flush=True)
+            code = int(forks.stdout.readline())
+            said = [Path(f"{key}{name}").read_text() for name in ("out", "err")]
+            return subprocess.CompletedProcess(words, code, *said)
 
-    run.key = key  # type: ignore[attr-defined]
-    return run
+        run.key = key  # type: ignore[attr-defined]
+        yield run
+        forks.stdin.close()
 
 
 @pytest.fixture
@@ -134,6 +157,7 @@ def sshd(tmp_path: Path, login: Run) -> Iterator[Callable[[dict[str, str]], int]
         lines = [f"Port {port}", "ListenAddress 127.0.0.1", "UsePAM no", "LogLevel DEBUG1"]
         lines += ["PermitRootLogin prohibit-password", "StrictModes no", "PidFile none"]
         lines.append(f"AuthorizedKeysFile {login.key}.pub")  # type: ignore[attr-defined]
+        lines.append(f"SetEnv HOME={tmp_path}")  # without this machine's .bashrc
         for kind in ("ed25519", "ecdsa"):
             path = tmp_path / f"host_{kind}"
             subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", path], check=True)
