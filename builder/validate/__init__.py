@@ -25,7 +25,7 @@ from builder.validate.context import (
 )
 from builder.validate.params import validate_params
 from builder.validate.problem import Problem, problem
-from builder.validate.reader import Package, PackageError, read
+from builder.validate.reader import Package, PackageError, place_of, read
 from builder.validate.schema import problems_of, shown
 from builder.validate.sol006 import MODELS
 
@@ -74,7 +74,7 @@ def _other_format(document: object, body: object) -> str:
 
 def form(package: Package) -> tuple[Document | None, list[Problem]]:
     """Return a descriptor with the types of SOL006, None without its form, and the problems."""
-    where = f"{package.name}: {package.descriptor_path}"
+    where = place_of(package.name, package.descriptor_path)
     body = body_of(package)
     old, envelopes = _other_format(package.document, body), "; ".join(ENVELOPES.values())
     if old:

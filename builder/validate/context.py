@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from builder.documents import DAY12, Found, walk
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.problem import Problem, Reporter, problem
-from builder.validate.reader import Package, PackageError, read
+from builder.validate.reader import Package, PackageError, place_of, read
 from builder.validate.sol006 import MODELS
 
 Document = dict[str, Any]
@@ -101,23 +101,15 @@ class Context(Reporter):
 
     def at(self, place: str) -> str:
         """Return a place of the descriptor, for messages."""
-        return f"{self.package.name}: {self.package.descriptor_path}: {self.root}{place}"
+        return f"{place_of(self.package.name, self.package.descriptor_path)}: {self.root}{place}"
 
     def in_file(self, code: str, file: str, /, **words: Any) -> Problem:
         """Make a problem of another file of the package; OSM names none of them."""
-        return problem(f"{self.package.name}: {file}", code, **words)
-
-    def flavours(self) -> list[tuple[str, Document]]:
-        """Return (place, flavour); NBI checks all of them, OSM deploys the first."""
-        return numbered("/df", self.body.get("df"))
-
-    def flavour(self) -> Document:
-        """Return df[0], the flavour that OSM uses."""
-        return dict(self.body["df"][0])
+        return problem(place_of(self.package.name, file), code, **words)
 
     def day12(self) -> list[tuple[str, Document]]:
-        """Return (place, entry) of each day1-2 entry OSM uses."""
-        return day12_of("/df[0]", self.flavour())
+        """Return (place, entry) of each day1-2 entry of the flavour that OSM uses."""
+        return day12_of("/df[0]", self.body["df"][0])
 
     def each(self, path: str) -> Iterator[Found]:
         """Return what is at a path of the descriptor; see `walk`."""

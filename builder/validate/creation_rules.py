@@ -12,16 +12,15 @@ import yaml
 from builder.documents import FASTEST, Loader, initial_values, misread, placeholder, repeated, walk
 from builder.validate.context import Context, body_of, ids, rule
 from builder.validate.problem import Problem, problem
+from builder.validate.reader import place_of
 from builder.validate.schema import shown
 
 
 @rule("vnfd", "nsd", "nst")
 def repeated_keys(ctx: Context) -> Iterator[Problem]:
     """A key must not repeat in one mapping: YAML parsers keep only the last and report nothing."""
-    text = ctx.package.text(ctx.package.descriptor_path)
-    if text is None:
-        return
-    where = f"{ctx.package.name}: {ctx.package.descriptor_path}"
+    text = ctx.package.text(ctx.package.descriptor_path) or ""
+    where = place_of(ctx.package.name, ctx.package.descriptor_path)
     try:
         yield from twice(where, text, yaml.SafeLoader)
     except yaml.YAMLError as error:

@@ -176,6 +176,11 @@ def _is_zip(path: Path) -> bool:
         return False
 
 
+def place_of(name: str, file: str) -> str:
+    """Return a file of a package, or a place inside, with the package's name unless it is that."""
+    return file if file.partition(":")[0] == name else f"{name}: {file}"
+
+
 def _refuse(where: str, code: str, /, **words: Any) -> PackageError:
     return PackageError(problem(where, code, **words))
 
@@ -382,7 +387,7 @@ def _finish(
         for parent in map(str, PurePosixPath(path).parents):
             if parent in files and not files[parent].link:
                 told.append(problem(f"{name}: {path}", "archive-member/both", parent=parent))
-    where = f"{name}: {descriptor}"
+    where = place_of(name, descriptor)
     if descriptor.endswith(".json"):
         # NBI calls json.load() with text instead of a file, which always fails.
         raise _refuse(where, "descriptor-json")

@@ -155,7 +155,10 @@ def monitoring(ctx: Context) -> Iterator[Problem]:
         for at, link in numbered("/int-virtual-link-desc", ctx.body.get("int-virtual-link-desc"))
     ]
     sections += [(f"vdu[id='{v['id']}']:monitoring-parameter", at, v) for at, v in ctx.vdus()]
-    sections += [(f"df[id='{f['id']}']:monitoring-parameter", at, f) for at, f in ctx.flavours()]
+    sections += [
+        (f"df[id='{f['id']}']:monitoring-parameter", at, f)
+        for at, f in numbered("/df", ctx.body["df"])
+    ]
     for whose, at, section in sections:
         key = whose.rsplit(":", 1)[1]
         own: set[str] = set()  # unique_ids reports ids that repeat in one list

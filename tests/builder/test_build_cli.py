@@ -113,8 +113,25 @@ def test_silent_problems_fail_only_when_asked(tmp_path):
     path.write_text("nst: [{id: a, name: a}]\nother: 1\n")
     result = run("validate", str(path))
     assert result.exit_code == 0
-    assert result.output.startswith("silent: x.yaml: x.yaml: OSM ignores keys beside")
+    assert result.output.startswith("silent: x.yaml: OSM ignores keys beside")
     assert run("validate", "--strict", str(path)).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "begins"),
+    [
+        ("x.yaml", "vnfd: [a\n", "refused: x.yaml: not usable as YAML"),
+        ("x.json", "{}", "refused: x.json: OSM cannot read"),
+        ("x.yaml", "vnfd: 1\n", "refused: x.yaml: wrong envelope"),
+        ("x.yaml", "nst: [{id: a, nsme: b}]\n", "refused: x.yaml: nst[0]/nsme: "),
+        ("x.yaml", "nsd: {nsd: [{id: a, df: [{id: b}]}]}\n", "silent: x.yaml: nsd/nsd[0]: name is"),
+    ],
+)
+def test_a_lone_descriptor_is_named_once(tmp_path, name, text, begins):
+    (tmp_path / name).write_text(text)
+    lines = run("validate", str(tmp_path / name)).output.splitlines()
+    assert any(line.startswith(begins) for line in lines), lines
+    assert all(line.count(name) == 1 for line in lines)
 
 
 @pytest.mark.parametrize("words", ["vpnaas-build list", "vpnaas-operate --help", "osm-lab --help"])

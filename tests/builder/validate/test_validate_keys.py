@@ -18,7 +18,7 @@ def test_the_first_of_two_equal_keys_is_lost(tmp_path):
     first = next(n for n, line in enumerate(TEXT.splitlines(), 1) if line == "    name: gate_ns")
     (problem,) = problems_of(TEXT + "    name: gate_ns\n", tmp_path)
     assert (problem.code, problem.severity) == ("key-twice", "silent")
-    assert problem.path == f"one.yaml: one.yaml:{len(TEXT.splitlines()) + 1}"
+    assert problem.path == f"one.yaml:{len(TEXT.splitlines()) + 1}"
     assert f"ignores its value in line {first}" in problem.sentence
 
 
