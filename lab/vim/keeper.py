@@ -4,8 +4,8 @@
 
 It boots a system in namespaces (its pid 1 is the machine's own systemd over an overlay of the
 machine's root), connects its NICs, writes its console to a file, and boots it again when it
-reboots. It ends when the system powers off or is killed. It uses the standard library only and
-imports nothing of the lab, so that ten of them start fast and stay small.
+reboots. It ends when the system powers off, and the system ends with it. It uses the standard
+library only and imports nothing of the lab, so that ten of them start fast and stay small.
 
 It reports its state in ``run.json`` beside its configuration::
 
@@ -38,7 +38,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, SECCOMP_MODE_FILTER = 22, 24, 36, 2
-PR_SET_DUMPABLE, KEYCTL_JOIN_SESSION_KEYRING = 4, 1
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, KEYCTL_JOIN_SESSION_KEYRING = 1, 4, 1
 AT_EMPTY_PATH, AT_RECURSIVE, AT_FDCWD = 0x1000, 0x8000, -100
 OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_PATH, MOUNT_ATTR_IDMAP = 1, 4, 0x00100000
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
@@ -330,6 +330,8 @@ def run_init(config: dict[str, Any], console: str, go: int, failure: int) -> NoR
         mount_kernel(console)
         if os.read(go, 1) != b"g":
             os._exit(1)  # the keeper is gone or could not connect the NICs
+        # By now the keeper is the parent. The system ends with it, as a machine with its QEMU.
+        _checked(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl PR_SET_PDEATHSIG")
         enter_root()
         drop_capabilities()
         refuse_calls()

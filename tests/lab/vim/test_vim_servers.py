@@ -15,6 +15,7 @@ from support.waiting import wait_until
 from vim_support import Boot, ping_command
 
 from lab.errors import VimError
+from lab.vim import cgroups
 from lab.vim.account import Vim
 from lab.vim.addresses import link_local
 from lab.vim.dataplane import probe
@@ -198,6 +199,26 @@ def test_a_server_whose_keeper_is_killed_is_not_waited_for(
         vim.wait_active(server.id, 60)
     vim.delete_tag("doomed")
     assert vim.servers("doomed") == []
+
+
+def test_a_server_ends_with_its_keeper_as_a_machine_with_its_process(
+    home: Path, vim: Vim, spec: Callable[..., ServerSpec]
+) -> None:
+    """Nothing of it runs on that nobody watches, while it is called ERROR."""
+    server = vim.create_server(spec("unkept"), "unkept")
+    vim.wait_active(server.id, 60)
+    directory = next(home.glob(f"**/{server.id}"))
+    groups = Path(json.loads((directory / "vdu.json").read_text())["cgroup"])
+    os.kill(json.loads((directory / "run.json").read_text())["keeper"][0], signal.SIGKILL)
+    wait_until(lambda: not cgroups.pids(groups), "all its processes end")
+    now = vim.server(server.id)
+    assert (now.status, now.fault) == ("ERROR", "the process that runs it was killed")
+    with pytest.raises(VimError, match="not running"):
+        vim.console(server.id, ["true"])
+    vim.start(server.id)
+    assert vim.wait_active(server.id, 60).status == "ACTIVE"
+    vim.delete_tag("unkept")
+    assert (groups.exists(), directory.exists()) == (False, False)
 
 
 def test_link_local_addresses_do_not_answer_on_management(vim: Vim, pair: list[Server]) -> None:
