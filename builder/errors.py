@@ -49,7 +49,8 @@ def allowed(item: Any) -> str:
 def of_file(error: OSError) -> str:
     """Return an error of the operating system as one clause, with the path of the file if known."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        where = f" in the folder {Path(error.filename).parent}" if error.filename else ""
+        written = error.filename2 or error.filename
+        where = f" in the folder {Path(written).parent}" if written else ""
         return f"there is no room left{where}"
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{error.strerror or error}"

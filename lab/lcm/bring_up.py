@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from builder.errors import of_file
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, map_primitive_params
 from lab.descriptors.relations import Relation
@@ -142,7 +143,8 @@ class Instantiation:
         except BaseException as error:
             _fail([self._installed[env.application], self._ready[env.application]], "BROKEN")
             self.report.broken.append(env.application)
-            self._say(env, f"failed: {error}", state="BROKEN")
+            reason = of_file(error) if isinstance(error, OSError) else error
+            self._say(env, f"failed: {reason}", state="BROKEN")
             if isinstance(error, LcmError):
                 raise LcmError(f"{step}. {error}") from None
             raise

@@ -402,12 +402,14 @@ class Console:
         self.file = open(path, "ab", buffering=0)  # noqa: SIM115
 
     def copy(self) -> None:
-        """Copy what can be read now."""
-        self.file.write(os.read(self.master, 65536))
-        if self.file.tell() > CONSOLE_LIMIT:
-            os.replace(self.path, self.path.with_suffix(".old"))
-            self.file.close()
-            self.file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+        """Copy what can be read now; on a full disk it is lost, and nothing else."""
+        text = os.read(self.master, 65536)
+        with contextlib.suppress(OSError):
+            self.file.write(text)
+            if self.file.tell() > CONSOLE_LIMIT:
+                os.replace(self.path, self.path.with_suffix(".old"))
+                old, self.file = self.file, open(self.path, "ab", buffering=0)  # noqa: SIM115
+                old.close()
 
     def drain(self) -> None:
         """Copy all that is still waiting."""
@@ -434,9 +436,16 @@ class Keeper:
             "keeper": [own, start_time(own)],
             "init": None if init is None else [init, start_time(init)],
         }
+        text, place = json.dumps(document), self.directory / "run.json"
         fresh = self.directory / f".run.{own}"
-        fresh.write_text(json.dumps(document))
-        fresh.replace(self.directory / "run.json")
+        try:
+            fresh.write_text(text)
+            fresh.replace(place)
+        except OSError:  # a full disk, on which the old report has room
+            fresh.unlink(missing_ok=True)
+            with place.open("r+") as file:
+                file.write(text)
+                file.truncate()
 
     def run(self) -> int:
         """Boot until the VDU powers off; returns the exit code."""

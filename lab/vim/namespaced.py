@@ -83,7 +83,6 @@ class Namespaced(Vdu):
     """A server in namespaces, whose system is the machine's own systemd."""
 
     poll = 0.05
-    log = "keeper.log"
 
     @classmethod
     def prepare(cls, config: Config, tell: Tell) -> None:
@@ -204,7 +203,7 @@ class Namespaced(Vdu):
         report = self.directory / "run.json"
         start(
             [*_KEEPER, str(self.directory / "vdu.json")],
-            self.directory / self.log,
+            self.directory / "keeper.log",
             lambda _: read_json(report) is not None,
             "The server's keeper did not start",
             _ENVIRONMENT,

@@ -3,7 +3,6 @@
 An account has one kind, chosen when it is made. The rest of the lab is the same for both kinds.
 """
 
-import contextlib
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,8 +41,6 @@ class Vdu(Protocol):
     # Whether it gets network data. Without it, and without DHCP, NICs have no address.
     metadata: bool = True
     poll: ClassVar[float]  # seconds between two checks while it boots.
-    # Name of the log file in its directory, written by the program that runs it.
-    log: ClassVar[str]
 
     @classmethod
     def prepare(cls, config: Config, tell: Tell) -> None:
@@ -103,14 +100,6 @@ class Vdu(Protocol):
             return self.console(["tail", "-n", "200", path], None, 10.0).stdout
         except VimError:
             return ""
-
-    def complaint(self) -> str:
-        """The last log line of the program that runs it."""
-        with contextlib.suppress(FileNotFoundError):
-            lines = (self.directory / self.log).read_text(errors="replace").splitlines()
-            if lines:
-                return lines[-1]
-        return "no reason known."
 
     def console(
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float

@@ -36,7 +36,7 @@ from lab.vim.qemu.accelerator import EMULATED, accelerator
 from lab.vim.qemu.bake import Baked, check_tools, listed_packages
 from lab.vim.qemu.images import STORE, bake, baked, use
 from lab.vim.qemu.monitor import AGENT, MONITOR, agent, monitor, read_file, understood
-from lab.vim.run import ip_batch, tool
+from lab.vim.run import ip_batch, last_words, tool
 from lab.vim.store import Config, Image, ServerRecord, locked, read_json
 from lab.vim.vdu import Tell, Vdu, lost
 
@@ -150,7 +150,6 @@ class Machine(Vdu):
     """A server as a virtual machine."""
 
     poll = 0.5
-    log = "qemu.log"
 
     @classmethod
     def prepare(cls, config: Config, tell: Tell) -> None:
@@ -196,6 +195,10 @@ class Machine(Vdu):
                 f"Server '{spec.name}' needs {spec.ram_mib + _OVERHEAD} MiB of memory, and the "
                 f"machine has {free} MiB left."
             )
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "qemu.log"
 
     @property
     def _pidfile(self) -> Path:
@@ -295,14 +298,14 @@ class Machine(Vdu):
         self._taps(plan)
         for name in (MONITOR, AGENT):
             (self.directory / name).unlink(missing_ok=True)
-        with (self.directory / "qemu.log").open("ab") as log:
+        with self._log.open("ab") as log:
             done = subprocess.run(
                 [*cgroups.enter(self.group / "vdu"), *fabric.enter(self.fabric),
                  "qemu-system-x86_64", *self._words(plan)],
                 cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
             )  # fmt: skip
         if done.returncode:
-            raise VimError(f"The server's QEMU did not start: {self.complaint()}")
+            raise VimError(f"The server's QEMU did not start: {last_words(self._log)}.")
         return [] if accelerator().real else ["the processor is emulated: no KVM on this machine"]
 
     def _taps(self, plan: Mapping[str, Any]) -> None:
@@ -389,7 +392,7 @@ class Machine(Vdu):
             # QEMU removes the file when it ends normally.
             if self._pidfile.exists():
                 why = lost(self._pidfile)
-                return ERROR, f"QEMU ended unexpectedly ({why}): {self.complaint()}"
+                return ERROR, f"QEMU ended unexpectedly ({why}): {last_words(self._log)}"
             return SHUTOFF, ""
         self._limit_console()
         return (ACTIVE if self.cloud_init_result() is not None else BUILD), ""

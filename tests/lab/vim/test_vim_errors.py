@@ -1,8 +1,10 @@
 """What is refused: one sentence each, and nothing half-made stays."""
 
 import re
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import pytest
 from support.waiting import wait_until
 
 from lab.errors import VimError
-from lab.vim.account import Vim
+from lab.vim.account import Vim, clean
 from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 from lab.vim.namespaced import why_shared_users
+from lab.vim.run import start
 
 pytestmark = pytest.mark.lab
 
@@ -61,6 +64,49 @@ def test_failure_while_making_leaves_nothing(
         vim.create_server(spec("x"), "t")
     assert left(vim) == before
     assert str(vim.directory / "servers") not in Path("/proc/mounts").read_text()
+
+
+@contextmanager
+def full(directory: Path) -> Iterator[None]:
+    """Leave no room on the disk of a directory."""
+    path = directory / "filling"
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1024))
+    yield
+    path.unlink()
+
+
+def test_a_vdu_runs_and_reboots_on_a_full_disk(
+    lab_machine: None, tmp_path: Path, spec: Callable[..., ServerSpec]
+) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "full", tmp_path], check=True)
+    try:
+        vim = Vim.create(tmp_path, "v")
+        port = PortSpec(vim.management_network().id)
+        server = vim.create_server(replace(spec("x"), ports=(port,)), "t")
+        vim.wait_active(server.id, 90)
+        with full(tmp_path):
+            # What it says on its console is lost, and nothing else.
+            done = vim.console(
+                server.id, ["sh", "-c", "seq 9999 >/dev/console; seq 9 >/dev/console"]
+            )
+            assert (done.returncode, vim.server(server.id).status) == (0, "ACTIVE")
+            vim.reboot(server.id)
+            assert vim.wait_active(server.id, 90).status == "ACTIVE"
+            vim.stop(server.id)
+            vim.start(server.id)
+            assert vim.wait_active(server.id, 90).status == "ACTIVE"
+        # A program that could not write why it ended.
+        (tmp_path / "log").touch()
+        with (
+            full(tmp_path),
+            pytest.raises(VimError, match=f"no room left in the folder {tmp_path}"),
+        ):
+            start(["false"], tmp_path / "log", lambda _: False, "It did not start")
+    finally:
+        clean(tmp_path)
+        subprocess.run(["umount", tmp_path], check=True)
 
 
 @pytest.mark.parametrize(
