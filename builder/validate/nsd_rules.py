@@ -17,10 +17,16 @@ def connections(ctx: Context) -> Iterator[Problem]:
         known = described | ids(flavour.get("virtual-link-profile"))
         if link not in known:
             yield ctx.tell("ns-link", place, link=link, may=known)
-    ends = f"{key}/constituent-cpd-id[]/constituent-base-element-id"
-    for place, element, (_, profile, *_) in ctx.each(ends):
+    seen: set[tuple[int, str]] = set()
+    for place, end, (_, profile, *_) in ctx.each(f"{key}/constituent-cpd-id[]"):
+        element, point = end["constituent-base-element-id"], end["constituent-cpd-id"]
         if element != profile["id"]:
-            yield ctx.tell("cpd-member", place, element=element, profile=profile)
+            spot = f"{place}/constituent-base-element-id"
+            yield ctx.tell("cpd-member", spot, element=element, profile=profile)
+        elif (id(profile), point) in seen:
+            yield ctx.tell("cpd-twice", f"{place}/constituent-cpd-id", point=point, profile=profile)
+        else:
+            seen.add((id(profile), point))
 
 
 @rule("nsd")

@@ -15,6 +15,7 @@ AT = "vnfd/df[0]/lcm-operations-configuration/operate-vnf-op-config/day1-2[0]"
 CONN = "df/0/vnf-profile/0/virtual-link-connectivity/1"
 RELATION = "ns-configuration/relation/0"
 ASPECT = "df/0/scaling-aspect/0"
+POINT = {"constituent-base-element-id": "1", "constituent-cpd-id": "data-ext"}
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,16 @@ VNFD = [
     case("vdu-image", put("vdu/0/sw-image-desc", "x"), at="vdu[0]/sw-image-desc"),
     case("vdu-image", drop("vdu/0/sw-image-desc"), at="vdu[0]"),
     case("vdu-name", put("vdu/0/name", "machine"), at="vdu[0]/name"),
+    case(
+        "wrong-value",
+        put("virtual-storage-desc/0/type-of-storage", "SSD"),
+        at="virtual-storage-desc[0]/type-of-storage",
+    ),
+    case(
+        "storage-type",
+        put("virtual-storage-desc/0/type-of-storage", "ephemeral-storage"),
+        at="virtual-storage-desc[0]/type-of-storage",
+    ),
     case("storage-size", drop("virtual-storage-desc/0/size-of-storage"), at="storage-desc[0]"),
     case(
         "compute-size",
@@ -980,6 +991,16 @@ CREATION = [
     ),
     ns_case("cpd-none", put(f"{CONN}/constituent-cpd-id", []), at="connectivity[1]"),
     ns_case("cpd-none", drop(f"{CONN}/constituent-cpd-id"), at="connectivity[1]"),
+    ns_case(
+        "cpd-twice",
+        add(f"{CONN}/constituent-cpd-id", POINT),
+        at="virtual-link-connectivity[1]/constituent-cpd-id[1]/constituent-cpd-id",
+    ),
+    ns_case(
+        "cpd-twice",
+        add(f"{CONN[:-1]}0/constituent-cpd-id", POINT),
+        at="virtual-link-connectivity[1]/constituent-cpd-id[0]/constituent-cpd-id",
+    ),
     ns_case(
         "cpd-dot",
         put("virtual-link-desc/1/id", "data.x"),
