@@ -13,6 +13,9 @@ KERNEL = re.compile(r"(?:ens|eno|eth|enp[0-9]+s)[0-9]+")
 """Names that Linux gives to NICs in the order of their slots."""
 ENS = re.compile(r"ens([0-9]+)")
 """The same on a machine of OpenStack, where the first NIC is in slot 3."""
+DISK = re.compile(
+    "(.*:)?(root|persistent)-storage|etsi-nfv-descriptors:(ephemeral|swap)-storage"
+)
 
 CHART = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9]/)?[-a-z0-9]*[a-z0-9]|[a-z0-9]")
 """NBI's form of a KDU's helm-chart: [REPO/]NAME."""
@@ -66,13 +69,16 @@ def connection_points(ctx: Context) -> Iterator[Problem]:
 
 @rule("vnfd")
 def names_and_sizes(ctx: Context) -> Iterator[Problem]:
-    """OSM heals a VDU by its name, and RO makes a flavor of its memory."""
+    """OSM heals a VDU by its name, and RO makes a flavor of its memory and disks."""
     for place, name, (vdu,) in ctx.each("vdu[-pdu-type]/name"):
         if name != vdu["id"]:
             yield ctx.tell("vdu-name", place, name=name, vdu=vdu)
     for place, size, _ in ctx.each("virtual-compute-desc[]/virtual-memory/size"):
         if not float(size) > 0:
             yield ctx.tell("compute-size", place, size=size)
+    for place, kind, _ in ctx.each("virtual-storage-desc[]/type-of-storage"):
+        if not DISK.fullmatch(kind):
+            yield ctx.tell("storage-type", place, kind=kind)
 
 
 @rule("vnfd")

@@ -241,7 +241,7 @@ VNFD = [
     case("vdu-image", drop("vdu/0/sw-image-desc"), at="vdu[0]"),
     case("vdu-name", put("vdu/0/name", "machine"), at="vdu[0]/name"),
     case(
-        "wrong-value",
+        "storage-type",
         put("virtual-storage-desc/0/type-of-storage", "SSD"),
         at="virtual-storage-desc[0]/type-of-storage",
     ),
