@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from builder.validate.context import Context, ids, rule
-from builder.validate.problem import Problem
+from builder.validate.params import named_in
+from builder.validate.problem import Problem, problem
 from builder.validate.schema import shown
 
 
@@ -28,6 +29,15 @@ def descriptions(ctx: Context) -> Iterator[Problem]:
     for place, text, _ in ctx.each("netslice-subnet[]/description?"):
         if not re.fullmatch("[^'\"]{1,255}", text):
             yield ctx.tell("subnet-description", place, value=shown(text))
+
+
+@rule("nst")
+def parameters(ctx: Context) -> Iterator[Problem]:
+    """Parameters of services; NBI reads them when it makes a slice."""
+    for place, params, (subnet,) in ctx.each("netslice-subnet[]/instantiation-parameters?"):
+        nsd = ctx.catalog.nsds.get(subnet["nsd-ref"], {})
+        for told in named_in(params, nsd, ctx.at(place), ctx.catalog):
+            yield problem(told.path, "nst-parameters", sentence=told.sentence)
 
 
 @rule("nst")

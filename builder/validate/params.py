@@ -72,14 +72,25 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     return sorted(problems)
 
 
+def named_in(params: Document, nsd: Document, where: str, catalog: Catalog) -> list[Problem]:
+    """Return the problems of keys and references in a part of a service's parameters."""
+    try:
+        document = normalised("ns", params)
+    except ValidationError as error:
+        return problems_of(error, MODELS["ns"], where, "")
+    request = Request(document, nsd, _vnfds(nsd, catalog), catalog, where)
+    return [*_tables(request), *_keys(request)] if nsd else []
+
+
+def _vnfds(nsd: Document, catalog: Catalog) -> dict[str, Document]:
+    profiles = profiles_of(nsd)
+    return {name: catalog.vnfds.get(one["vnfd-id"], {}) for name, one in profiles.items()}
+
+
 def _ns(
     document: Document, nsd: Document, where: str, catalog: Catalog, joined: frozenset[str]
 ) -> set[Problem]:
-    vnfds = {
-        member: catalog.vnfds.get(profile["vnfd-id"], {})
-        for member, profile in profiles_of(nsd).items()
-    }
-    request = Request(document, nsd, vnfds, catalog, where, joined)
+    request = Request(document, nsd, _vnfds(nsd, catalog), catalog, where, joined)
     problems: set[Problem] = set()
     ours = (_tables, _several_vims, _subnets_elsewhere, _keys, _supplied)
     for check in (*ours, resources, addresses, pools, service, values):

@@ -13,9 +13,7 @@ KERNEL = re.compile(r"(?:ens|eno|eth|enp[0-9]+s)[0-9]+")
 """Names that Linux gives to NICs in the order of their slots."""
 ENS = re.compile(r"ens([0-9]+)")
 """The same on a machine of OpenStack, where the first NIC is in slot 3."""
-DISK = re.compile(
-    "(.*:)?(root|persistent)-storage|etsi-nfv-descriptors:(ephemeral|swap)-storage"
-)
+DISK = re.compile("(.*:)?(root|persistent)-storage|etsi-nfv-descriptors:(ephemeral|swap)-storage")
 
 CHART = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9]/)?[-a-z0-9]*[a-z0-9]|[a-z0-9]")
 """NBI's form of a KDU's helm-chart: [REPO/]NAME."""

@@ -15,6 +15,7 @@ AT = "vnfd/df[0]/lcm-operations-configuration/operate-vnf-op-config/day1-2[0]"
 CONN = "df/0/vnf-profile/0/virtual-link-connectivity/1"
 RELATION = "ns-configuration/relation/0"
 ASPECT = "df/0/scaling-aspect/0"
+NSS = "netslice-subnet/0/instantiation-parameters"
 POINT = {"constituent-base-element-id": "1", "constituent-cpd-id": "data-ext"}
 
 
@@ -834,6 +835,17 @@ NST = [
         at="netslice-subnet[0]/nsd-ref",
         osm="'nsd-ref'='x' references a non existing nsd",
     ),
+    nst_case(
+        "nst-parameters",
+        put(NSS, {"vld": [{"name": "nothing", "vim-network-name": "x"}]}),
+        at="instantiation-parameters: vld[0]/name",
+    ),
+    nst_case(
+        "nst-parameters",
+        put(NSS, {"additionalParamsForVnf": [{"member-vnf-index": "9", "config-units": 1}]}),
+        at="instantiation-parameters: additionalParamsForVnf[0]/member-vnf-index",
+    ),
+    nst_case("nst-parameters", put(NSS, {"vimm": "x"}), at="instantiation-parameters: vimm"),
     nst_case("subnet-description", drop("netslice-subnet/0/description"), at="netslice-subnet[0]"),
     nst_case(
         "nss-link-ends", put("netslice-vld/0/nss-connection-point-ref", []), at="netslice-vld[0]"
