@@ -10,10 +10,12 @@ are nine tenths of a charm, and pip replaces such files and does not change them
 """
 
 import functools
+import hashlib
 import os
 import shutil
 import stat
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +31,8 @@ MANIFEST = ".vpnaas-lab-manifest"
 """In an unpacked charm folder: the paths that came with the charm, one per line."""
 FILES = (declarations.METADATA, declarations.ACTIONS, declarations.CONFIG)
 SHARED = "venv"  # Folder of a charm with Python packages.
+BYTECODE = Path(__file__).resolve().parents[2] / ".cache" / "bytecode"
+"""What Python compiled, by the digest of a folder's modules. It takes longer than a hook."""
 
 ZIP_EPOCH = time.mktime((1980, 1, 1, 0, 0, 0, 0, 0, -1))
 
@@ -62,16 +66,11 @@ def complete(action: Action, params: Mapping[str, object]) -> dict[str, object]:
     """Check the parameters of an action and return them with the declared defaults filled in."""
     import jsonschema  # It loads slowly; only processes that run charms need it.
 
-    errors = sorted(
-        jsonschema.Draft4Validator(action.json_schema).iter_errors(dict(params)),
-        key=lambda error: [str(part) for part in error.absolute_path],
-    )
+    found = jsonschema.Draft4Validator(action.json_schema).iter_errors(dict(params))
+    errors = sorted((".".join(["(root)", *map(str, e.absolute_path)]), e.message) for e in found)
     if errors:
-        sentences = []
-        for error in errors:
-            where = ".".join(["(root)", *(str(part) for part in error.absolute_path)])
-            sentences.append(f"{where} : {error.message}")
-        raise InvalidValueError(f"validation failed: {'; '.join(sentences)}")
+        told = "; ".join(f"{where} : {message}" for where, message in errors)
+        raise InvalidValueError(f"validation failed: {told}")
     return _with_defaults(action.params, params)
 
 
@@ -94,7 +93,7 @@ def _with_defaults(
 
 
 @functools.lru_cache(maxsize=256)
-def _cached(folder: Path, stamp: tuple[int, ...]) -> Charm:
+def _cached(folder: Path, stamp: tuple[tuple[int, int, int], ...]) -> Charm:
     found = []
     for name in FILES:
         path = folder / name
@@ -111,14 +110,9 @@ def read_charm(folder: Path) -> Charm:
 
     Raises InvalidCharmError, naming the file and the key.
     """
-    stamps = []
-    for name in FILES:
-        try:
-            entry = os.stat(folder / name)
-            stamps += [entry.st_mtime_ns, entry.st_size, entry.st_ino]
-        except FileNotFoundError:
-            stamps += [0, 0, 0]
-    return _cached(folder, tuple(stamps))
+    entries = [path.stat() for path in map(folder.joinpath, FILES) if path.exists()]
+    stamp = tuple((entry.st_mtime_ns, entry.st_size, entry.st_ino) for entry in entries)
+    return _cached(folder, stamp)
 
 
 def pack(source: Path, target: Path) -> list[str]:
@@ -192,14 +186,16 @@ def unpack(packed: Path, charm_dir: Path) -> None:
     manifest = charm_dir / MANIFEST
     names: list[str] = []
     for folder, folders, files in os.walk(packed):
+        folders[:] = [name for name in folders if name != "__pycache__"]
         relative = Path(folder).relative_to(packed)
         names += [str(relative / name) for name in [*folders, *files]]
     old = manifest.read_text(encoding="utf-8").splitlines() if manifest.exists() else []
+    for compiled in list(charm_dir.rglob("__pycache__")):
+        compiled.unlink() if compiled.is_symlink() else shutil.rmtree(compiled)
     # Deepest first, so that a folder's files are removed before the folder.
     for name in sorted(set(old) - set(names), reverse=True):
         path = charm_dir / name
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path / "__pycache__", ignore_errors=True)
             if not any(path.iterdir()):
                 path.rmdir()
         else:
@@ -208,7 +204,24 @@ def unpack(packed: Path, charm_dir: Path) -> None:
     manifest.write_text("\n".join(sorted({*old, *names})), encoding="utf-8")
     for name in names:
         _unpack_entry(packed / name, charm_dir / name, Path(name))
+    _share_bytecode(charm_dir, names)
     manifest.write_text("\n".join(names), encoding="utf-8")
+
+
+def _share_bytecode(charm_dir: Path, names: list[str]) -> None:
+    """Let folders with the same modules, of any charms, have the same bytecode.
+
+    Python knows a module by date and size, and an upgrade may leave both as they were.
+    """
+    digests: dict[Path, Any] = defaultdict(hashlib.sha256)
+    for name in sorted(names):
+        if name.endswith(".py"):
+            content = hashlib.sha256((charm_dir / name).read_bytes()).digest()
+            digests[Path(name).parent].update(name.encode() + content)
+    for folder, digest in digests.items():
+        shared = BYTECODE / digest.hexdigest()
+        shared.mkdir(parents=True, exist_ok=True)
+        (charm_dir / folder / "__pycache__").symlink_to(shared)
 
 
 def _unpack_entry(source: Path, target: Path, relative: Path) -> None:

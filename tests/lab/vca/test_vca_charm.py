@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,8 +148,7 @@ def test_unpack_replaces_files_by_other_kinds_and_can_be_repeated(tmp_path: Path
     (two / "thing").write_text("2")
     unpack(one, unit)
     (unit / "made-by-charm").write_text("kept")
-    (unit / "thing" / "__pycache__").mkdir()
-    (unit / "thing" / "__pycache__" / "inner.pyc").write_text("x")
+    assert (unit / "thing" / "__pycache__").is_dir()
     for _ in range(2):
         unpack(two, unit)
         assert (unit / "file" / "now-a-folder").read_text() == "2"
@@ -174,6 +175,30 @@ def test_units_share_python_packages_and_nothing_else(tmp_path: Path) -> None:
     pack(source, tmp_path / "revised")
     unpack(tmp_path / "revised", units[0])
     assert [(unit / module).read_text() for unit in units] == ["x = 2", "x = 1"]
+
+
+def test_bytecode_is_that_of_the_modules_and_of_all_units_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an upgrade changes neither date nor size of a file, as those of an archive."""
+    monkeypatch.setattr("lab.vca.charm.BYTECODE", tmp_path / "bytecode")
+    packed, units = tmp_path / "packed", [tmp_path / "unit-0", tmp_path / "unit-1"]
+    (packed / "lib" / "__pycache__").mkdir(parents=True)  # of whoever packed it
+    for word in ("one", "two"):
+        (packed / "lib" / "module.py").write_text(f"print('{word}', __cached__, __file__)")
+        os.utime(packed / "lib" / "module.py", (1640995200, 1640995200))
+        cached = set()
+        for unit in units:
+            unpack(packed, unit)
+            words = [sys.executable, "-c", "import module"]
+            done = subprocess.check_output(words, text=True, env={"PYTHONPATH": str(unit / "lib")})
+            said, compiled, file = done.split()
+            assert (said, file) == (word, str(unit / "lib" / "module.py"))
+            cached.add(Path(compiled).resolve(strict=True))
+        assert len(cached) == 1
+    shutil.rmtree(packed / "lib")
+    unpack(packed, units[0])
+    assert not (units[0] / "lib").exists()
 
 
 def test_an_unpack_that_was_cut_off_does_not_forget_old_files(tmp_path: Path) -> None:
