@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.long, pytest.mark.schedule(order=2, worker="cloud")]
 
 #: What services and slices ask of the VIM; parameter files of which another one asks the same are
 #: left out.
-SERVICES = [found for found in shipped.distinct() if found[1] not in shipped.slices()]
+_OF_SLICES = shipped.slices()
+SERVICES = [found for found in shipped.distinct() if found[1] not in _OF_SLICES]
 SLICES = shipped.distinct_slices()
 
 

@@ -8,9 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from builder import packages
+from builder import documents, packages
 from builder.parameters import variants
 from builder.tree import Tree
 from lab.descriptors import topology
@@ -19,21 +17,25 @@ TREE = Tree(Path(__file__).resolve().parents[2])
 
 
 @cache
+def catalogue() -> dict[str, packages.Package]:
+    """Return every package of the build by name. Nobody changes it."""
+    return packages.catalogue(TREE)
+
+
 def bodies(kind: str) -> dict[str, dict[str, Any]]:
     """Return the descriptors of a kind by id, expanded."""
-    found = {}
-    for name, package in packages.catalogue(TREE).items():
-        if package.kind == kind:
-            body = (
-                package.descriptor["nsd"]["nsd"][0] if kind == "ns" else package.descriptor["vnfd"]
-            )
-            found[name] = body
-    return found
+    return {name: each.body for name, each in catalogue().items() if each.kind == kind}
+
+
+@cache
+def files() -> dict[str, dict[str, Any]]:
+    """Return the parameter files by name. Nobody changes them."""
+    return variants.parameter_files(TREE)
 
 
 def services() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield name of the service, name of the parameter file, and parameters."""
-    for file, document in variants.parameter_files(TREE).items():
+    for file, document in files().items():
         parts = document.get("netslice-subnet")
         for part in parts if parts is not None else [document]:
             members = {e["member-vnf-index"] for e in part.get("additionalParamsForVnf", ())}
@@ -53,14 +55,12 @@ def distinct() -> list[tuple[str, str, topology.Plan]]:
 
 def slices() -> dict[str, tuple[str, int]]:
     """Return the template and the number of VNFs of each parameter file of a slice."""
-    files = variants.parameter_files(TREE)
-    written = yaml.safe_load((TREE.root / "params/slices.yaml").read_text(encoding="utf-8"))
     return {
         name: (
             slice_["nst"],
-            sum(len(part["additionalParamsForVnf"]) for part in files[name]["netslice-subnet"]),
+            sum(len(part["additionalParamsForVnf"]) for part in files()[name]["netslice-subnet"]),
         )
-        for name, slice_ in written.items()
+        for name, slice_ in documents.read(TREE.root / "params/slices.yaml").items()
     }
 
 

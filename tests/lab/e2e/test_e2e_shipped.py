@@ -23,15 +23,14 @@ import pytest
 import yaml
 from e2e_support import PATIENCE, Lab, Secrets, Service, Vnf
 from sites_support import Sites, opened
+from support import shipped
 from support.dist import built
 
-from builder import packages
+from builder import documents
 from builder.parameters import variants
-from builder.tree import Tree
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-9)]
 
-TREE = Tree.find(Path(__file__).resolve().parent)
 #: Seconds that tunnels and network functions get after OSM says that the service is ready.
 SETTLES = 240.0
 
@@ -54,14 +53,11 @@ class Case:
         return f"{self.descriptor}-{self.file}"
 
 
-CATALOGUE = packages.catalogue(TREE)
+CATALOGUE = shipped.catalogue()
 
 
 def body(name: str) -> dict[str, Any]:
-    package = CATALOGUE[name]
-    top = package.descriptor["nst"] if package.kind == "nst" else package.descriptor["nsd"]["nsd"]
-    found: dict[str, Any] = top[0]
-    return found
+    return CATALOGUE[name].body
 
 
 def members(nsd: dict[str, Any]) -> set[str]:
@@ -90,10 +86,10 @@ def fitting(document: dict[str, Any]) -> list[str]:
 
 def cases() -> list[Case]:
     """Return every service and template with every file for it."""
-    files = variants.parameter_files(TREE)
-    slices = yaml.safe_load((TREE.root / "params/slices.yaml").read_text(encoding="utf-8"))
+    files = shipped.files()
+    slices = documents.read(shipped.TREE.root / "params/slices.yaml")
     found: list[Case] = []
-    made = variants.load(TREE)
+    made = variants.load(shipped.TREE)
     derived = {s + variant.suffix for variant in made for s in variant.services}
     guarded = {
         s + variant.suffix for variant in made if variant.port_security for s in variant.services
@@ -113,7 +109,7 @@ def cases() -> list[Case]:
         plain = [service for service in fits if service not in derived]
         found += [Case(service, name, "lab") for service in larger or plain]
         twice.update(larger)
-    for path in sorted((TREE.root / "params/deployments").glob("*.yaml")):
+    for path in sorted((shipped.TREE.root / "params/deployments").glob("*.yaml")):
         deployment = yaml.safe_load(path.read_text(encoding="utf-8"))
         found.append(Case(deployment["service"], path.stem, "site-a"))
     return found + [Case(name, name.removesuffix("_ns_guarded"), "lab") for name in sorted(guarded)]
@@ -197,7 +193,7 @@ def test_a_case_that_is_left_to_a_module_is_brought_up_there(module: str) -> Non
 
 @pytest.mark.parametrize("name", ALIKE)
 def test_a_case_that_is_left_to_another_one_has_the_same_links(name: str) -> None:
-    files = variants.parameter_files(TREE)
+    files = shipped.files()
     named = {str(case): case for case in CASES}
     other, *besides = ALIKE[name]
     assert other in named and other not in ALIKE
@@ -223,17 +219,17 @@ def test_a_case_that_is_left_to_another_one_has_the_same_links(name: str) -> Non
 def test_a_case_that_is_left_out_changes_the_values_that_another_one_changes(name: str) -> None:
     named = {str(case): case for case in CASES}
     assert not {*VARIED[name]} & {*ALIKE, *VARIED}
-    entries = yaml.safe_load((TREE.root / "params/variants.yaml").read_text(encoding="utf-8"))
+    entries = documents.read(shipped.TREE.root / "params/variants.yaml")
     own, (base, other) = entries[named[name].file], (named[case].file for case in VARIED[name])
     assert own["of"] == base
     assert {**own, "of": "", "description": ""} == {**entries[other], "of": "", "description": ""}
 
 
 def test_every_service_and_template_has_parameters() -> None:
-    shipped = {name for name, each in CATALOGUE.items() if each.kind in ("ns", "nst")}
-    parts = {part["nsd-ref"] for name in shipped if CATALOGUE[name].kind == "nst"
+    made = {name for name, each in CATALOGUE.items() if each.kind in ("ns", "nst")}
+    parts = {part["nsd-ref"] for name in made if CATALOGUE[name].kind == "nst"
              for part in body(name)["netslice-subnet"]}  # fmt: skip
-    assert shipped - parts - {case.descriptor for case in CASES} == set()
+    assert made - parts - {case.descriptor for case in CASES} == set()
 
 
 @pytest.fixture(scope="module")
