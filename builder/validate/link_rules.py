@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from builder.documents import charm_of, links_of, nics_at, placeholder
-from builder.parameters.agreement import POOL, technology
+from builder.parameters.agreement import POOL, TECHNOLOGIES, technology
 from builder.validate.context import Document, day12_of, numbered
 from builder.validate.forms import Interface, Network, fits
 from builder.validate.pool_rules import network_of, profile_of
@@ -136,6 +136,8 @@ def _networks(request: Request, index: str, target: str) -> list[tuple[str, Netw
 def _alone(end: End) -> Iterator[Problem]:
     """Check the parameters of one end, as far as one depends on another."""
     word, pair = end.technology, end.given("standby-gateways")
+    if word not in ("", *TECHNOLOGIES):
+        yield end.tell("params-link/technology", "technology", may=TECHNOLOGIES)
     if pair and word == "wireguard":
         yield end.tell("params-link/no-pair", "standby-gateways")
     elif pair and word == "ipsec" and "," not in pair:
@@ -227,7 +229,7 @@ def _end(request: Request, side: Side) -> End | None:
 def _compared(one: End, two: End) -> Iterator[Problem]:
     """Compare the ends of a relation, the first of which is its provider."""
     mine, theirs = two.technology, one.technology
-    if mine != theirs:
+    if mine != theirs and {mine, theirs} <= {"", *TECHNOLOGIES}:
         words = {"mine": mine, "theirs": theirs, "other": one, "what": "technology"}
         yield two.tell("params-link/differs", "technology", **words)
         return

@@ -15,13 +15,7 @@ from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Document, day12_of, ids, numbered
 from builder.validate.pool_rules import fixed_on, misplaced, network_of, profile_of
-from builder.validate.primitive_rules import (
-    BUILT_IN,
-    LOOPBACK,
-    NO_LOOPBACK,
-    PARAM_KEY,
-    misfit,
-)
+from builder.validate.primitive_rules import BUILT_IN, LOOPBACK, NO_LOOPBACK, PARAM_KEY, misfit
 from builder.validate.problem import Problem
 from builder.validate.request import Request
 from builder.validate.schema import shown
@@ -186,13 +180,12 @@ def _unfit(
     """Return the reason why a primitive cannot use a value, "" if it can."""
     kind = parameter.get("data-type", "STRING")
     quoted = "the value" if SECRET.search(name) else shown(value)
+    allowed = TEXT if kind == "STRING" else f"allowed: {kind}"
     if value is None:
-        return f"it is empty (null); {TEXT if kind == 'STRING' else f'allowed: {kind}'}"
+        return f"it is empty (null); {allowed}"
     if isinstance(value, (dict, list)):
         # LCM sends one line of YAML, whatever the data-type.
-        return (
-            f"{quoted} becomes a line of YAML; {TEXT if kind == 'STRING' else f'allowed: {kind}'}"
-        )
+        return f"{quoted} becomes a line of YAML; {allowed}"
     if kind == "STRING" and not isinstance(value, str):
         # LCM does not convert a value of type STRING: a number stays a number.
         return f"{quoted} stays a number or boolean; {TEXT}"

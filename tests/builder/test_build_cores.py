@@ -7,7 +7,6 @@ import yaml
 from click.testing import CliRunner
 from oai import kinds
 from oai.params import SECRET_NAMES
-from vpnaas.base import links
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent, link_params
 
@@ -113,16 +112,6 @@ def test_a_list_in_place_of_a_text_is_no_error():
     given = {"nf_mcc": "001", "nf_mnc": "01", "nf_slice": ["1-000001"], "nf_ue_pool": "10.0.0.0/24"}
     member = {"member-vnf-index": "upf", "additionalParams": given}
     assert agreement.disagreements({"additionalParamsForVnf": [member]}) == []
-
-
-@pytest.mark.parametrize("value", ["wiregard", "wireguard,vpn=wiregard"])
-def test_a_technology_is_one_of_the_charms(files, value):
-    document = copy.deepcopy(files["vpn_basic"])
-    member(document, "client")["vpn_technology"] = value
-    assert agreement.disagreements(document) == [
-        "vpn_technology: client has 'wiregard'; allowed: wireguard, ipsec, none"
-    ]
-    assert agreement.TECHNOLOGIES == links.TECHNOLOGIES
 
 
 @pytest.mark.parametrize("value", ["pool", "pool:ipv4+ipv4"])

@@ -4,13 +4,14 @@ import copy
 
 import pytest
 from validate_support import ENTRY, PARAMS, ns, vnf
+from vpnaas.base import links
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import link_params
 from vpnaas.params.ipsec import IpsecParams, Proposal
 from vpnaas.params.qos import TABLE, link_qos
 
 from builder import check, packages
-from builder.parameters import variants
+from builder.parameters import agreement, variants
 from builder.validate import Catalog, validate_params
 from builder.validate.forms import fits
 from builder.validate.link_rules import ALIKE
@@ -45,6 +46,8 @@ def problems(files, catalog):
         ("vpn_basic", {"vpn_link": "vpn-server"}, "vpn_link", "another link than 'vpn-client'"),
         ("vpn_basic", {"vpn_technology": "ipsec"}, "vpn_technology", "is ipsec here and wireguard"),
         ("vpn_basic", {"vpn_technology": "vpn-client=none"}, "vpn_technology", "is none here"),
+        ("vpn_basic", {"vpn_technology": "wiregard"}, "vpn_technology", "ipsec, none, wireguard"),
+        ("vpn_basic", {"vpn_technology": "vpn-client=x"}, "vpn_technology", "'x' is no technology"),
         ("vpn_basic", {"vpn_inner_address": "none"}, "vpn_inner_address", "switches link"),
         ("vpn_basic", {"vpn_inner_address": "10.77.0.1/24"}, "vpn_inner_address", "server, too"),
         ("vpn_basic", {"vpn_inner_address": "pool"}, "vpn_inner_address", "by IKEv2"),
@@ -171,6 +174,7 @@ def test_what_the_charm_compares():
         assert fits("gbr", str(value)) == (row is not None and row.guaranteed)
     usual = {"proposal": Proposal.parse("", "auto").text, "credentials": "pubkey", "esn": "auto"}
     assert usual == ALIKE
+    assert agreement.TECHNOLOGIES == links.TECHNOLOGIES
     assert (IpsecParams().credentials, IpsecParams().esn) == ("pubkey", "auto")
     link = {"link": "vpn-client", "inner-address": "10.77.0.2/24"}
     for wrong in (
