@@ -117,10 +117,6 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
     failure = "measurement to {}".format(where)
     named = {"peer": where, "address": test.server, "path": "UE's connection"}
     report = measure.checked(measure.answer(results, "iperf3", failure), named)
-    try:
-        rates = measure.rates(report, test.protocol)
-    except MALFORMED:
-        raise VpnaasError(failure + " failed: no report")
     summary = {
         "address": own,
         "server": test.server,
@@ -130,7 +126,7 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
         "seconds": test.duration,
         "parallel": test.parallel,
     }
-    return dict(summary, **rates)
+    return dict(summary, **measure.understood(report, test.protocol, where))
 
 
 def latency(test: Latency, own: str, results: Results) -> Dict[str, Any]:

@@ -123,27 +123,18 @@ class ThroughputTest(Transfer):
         jitter is ms, loss is percent.
         """
         report = report_of(results, "iperf3", peer, self.path)
-        try:
-            summary = {
-                "link": self.link,
-                "peer": peer.label,
-                "path": self.path,
-                "protocol": self.protocol,
-                "direction": self.direction,
-                "seconds": self.duration,
-                "parallel": self.parallel,
-                "kept": _kept(report) or self.kept,
-            }  # type: Dict[str, Any]
-            if "method" in report["start"]:
-                summary["method"] = str(report["start"]["method"])
-            else:
-                summary["iperf3"] = str(report["start"]["version"]).replace("iperf ", "")
-            summary.update(rates(report, self.protocol))
-            return summary
-        except MALFORMED:
-            raise VpnaasError(
-                "iperf3 to {} printed a report that is not understood".format(peer.label)
-            )
+        summary = {
+            "protocol": self.protocol,
+            "direction": self.direction,
+            "seconds": self.duration,
+            "parallel": self.parallel,
+            "kept": _kept(report) or self.kept,
+            **understood(report, self.protocol, peer.label),
+        }
+        start = report["start"]
+        if "method" in start:
+            return dict(summary, method=str(start["method"]))
+        return dict(summary, iperf3=str(start.get("version", "")).replace("iperf ", ""))
 
 
 @attr.frozen
@@ -190,8 +181,7 @@ class LatencyTest(Ping):
     def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
         """Return the summary of the run; times are ms round trip."""
         times = round_trips(results, peer.label)
-        summary = {"link": self.link, "peer": peer.label, "path": self.path}
-        return dict(summary, size=self.size, **{"interval-ms": self.interval_ms}, **times)
+        return {"size": self.size, "interval-ms": self.interval_ms, **times}
 
 
 def choose_peer(link: str, name: str, peers: Sequence[Peer]) -> Peer:
@@ -319,6 +309,14 @@ def _kept(report: Mapping[str, Any]) -> str:
     """Return why the VDU did not keep a report, "" if it did."""
     unkept = str(report.get("unkept", ""))
     return unkept and "nowhere: {}".format(meaning(unkept) or "the VDU cannot write its file")
+
+
+def understood(report: Mapping[str, Any], protocol: str, to: str) -> Dict[str, Any]:
+    """Return the `rates` of a report of a measurement to a named end."""
+    try:
+        return rates(report, protocol)
+    except MALFORMED:
+        raise VpnaasError("iperf3 to {} printed a report that is not understood".format(to))
 
 
 def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
@@ -454,7 +452,7 @@ class LinkTest(Declared):
         A part that failed has `error` with the reason in place of figures; if all did, the
         test fails.
         """
-        figures = {"link": self.link, "peer": peer.label, "path": self.path}  # type: Dict[str, Any]
+        figures: Dict[str, Any] = {}
         parts: Dict[str, Callable[[], Dict[str, Any]]] = {
             "tcp": lambda: self._rates("tcp", peer, results),
             "udp": lambda: self._rates("udp", peer, results),
@@ -473,10 +471,7 @@ class LinkTest(Declared):
 
     def _rates(self, protocol: str, peer: Peer, results: Results) -> Dict[str, Any]:
         report = report_of(results, protocol, peer, self.path)
-        try:
-            return rates(report, protocol)
-        except MALFORMED:
-            raise VpnaasError("iperf3 to {} printed no report".format(peer.label))
+        return understood(report, protocol, peer.label)
 
     def _echoes(self, peer: Peer, results: Results) -> Dict[str, Any]:
         echoes = round_trips(results, peer.label)
@@ -532,4 +527,5 @@ class MeasureActions(Actions):
             summary = test.summary(peer, results)
         except VpnaasError as error:
             raise VpnaasError("; ".join([str(error), *reasons]))
+        summary.update(link=test.link, peer=peer.label, path=test.path)
         return dict(summary, reason=reasons[0]) if reasons else summary
