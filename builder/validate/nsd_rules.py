@@ -25,8 +25,7 @@ def connections(ctx: Context) -> Iterator[Problem]:
             yield ctx.tell("cpd-member", spot, element=element, profile=profile)
         elif (id(profile), point) in seen:
             yield ctx.tell("cpd-twice", f"{place}/constituent-cpd-id", point=point, profile=profile)
-        else:
-            seen.add((id(profile), point))
+        seen.add((id(profile), point))
 
 
 @rule("nsd")

@@ -205,18 +205,16 @@ class HelmEnvironment(Environment):
 
     def _fitting(self, relations: List[offers.Relation]) -> List[str]:
         """Return the charts that can be the other end of all these relations, [] if unknown."""
+        own = self._charm.get("provides") or {}
         return [
             chart
             for chart, declared in sorted(self._charts.items())
             if all(
-                relation.remote in (declared.get(key) or {})
-                for relation in relations
-                for key in (("requires",) if self._provides(relation) else ("provides",))
+                each.remote
+                in (declared.get("requires" if each.endpoint in own else "provides") or {})
+                for each in relations
             )
         ]
-
-    def _provides(self, relation: offers.Relation) -> bool:
-        return relation.endpoint in (self._charm.get("provides") or {})
 
     def problems(self) -> Tuple[str, ...]:
         return tuple(self._documents()[1])
