@@ -157,7 +157,8 @@ def _orders(
     """Return the primitives to run: (end, other end, primitive, parameters) each."""
     one, other = ends
     states = dict(zip(ends, known, strict=True))
-    pairs = ((one, other), (other, one))
+    # Who calls comes last, and finds the other end ready.
+    pairs = sorted(((one, other), (other, one)), key=lambda pair: pair[1].address is not None)
     orders = [(here, there, "add-peer", _peer(here, there, states[there])) for here, there in pairs]
     for here, there in pairs:
         function = states[there].function

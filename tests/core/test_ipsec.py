@@ -894,6 +894,22 @@ def test_the_last_refusal_is_the_reason_of_a_peer_that_is_down():
     assert status.reason.startswith("mme: its certificate is revoked (")
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "start", "state"),
+    [("192.168.8.77:4500", "start", "down"), ("192.168.8.77:4500", "trap", "idle"),
+     ("none", "start", "idle")],
+)  # fmt: skip
+def test_a_manual_peer_that_we_keep_calling_is_down_without_an_answer(endpoint, start, state):
+    juju, hss, mme, _ = ipsec_pair(**{"ipsec-options": f"start={start}"})
+    peer = {"link": "s6a", "name": "cell", "public-key": KEY, "allowed-prefixes": "172.16.6.50"}
+    hss.intent = hss.intent.with_peer(manual_peer(dict(peer, endpoint=endpoint)))
+    hss.reconcile()
+    plan, clock = hss.plans["s6a"], juju.world.clock
+    before = link_status("s6a", plan, clock, at=clock).memory
+    shown = link_status("s6a", plan, clock + 30, before=before, at=clock + 30).details["peers"]
+    assert {view["peer"]: view["state"] for view in shown} == {"mme": "up", "cell": state}
+
+
 @pytest.mark.parametrize("text", ["[]", "{", '{"refused": {"s6a_rel-2": 5}}', '{"refused": []}'])
 def test_notes_out_of_form_are_no_notes(text):
     juju, hss, mme, _ = ipsec_pair()

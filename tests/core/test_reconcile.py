@@ -7,7 +7,7 @@ from support.juju import pair
 from support.model_world import WgPeer, public_of
 from vpnaas.base.links import KEEPALIVE
 from vpnaas.params.intent import Intent, manual_peer
-from vpnaas.status import link_status
+from vpnaas.status import Memory, link_status
 
 LAPTOP = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE="
 
@@ -541,6 +541,39 @@ def test_a_manual_peer_without_a_recent_handshake_is_idle() -> None:
         seen[age] = [p["state"] for p in link.details["peers"] if p["peer"] == "laptop"]
         assert link.state == "up"
     assert seen == {60: ["up"], 400: ["idle"]}
+
+
+@pytest.mark.parametrize(
+    ("keepalive", "states"),
+    [(0, ["idle", "idle", "up", "idle"]), (-1, ["pending", "down", "up", "down"])],
+)
+def test_a_manual_peer_that_we_keep_calling_is_down_without_an_answer(
+    keepalive: int, states: list[str]
+) -> None:
+    juju, hss, _, _ = pair()
+    peer = {
+        "link": "s6a",
+        "name": "mme2",
+        "public-key": LAPTOP,
+        "allowed-prefixes": "172.16.6.50/32",
+        "endpoint": "192.168.8.66:51821",
+        "keepalive": keepalive,
+    }
+    hss.intent = hss.intent.with_peer(manual_peer(peer))
+    seen, memory = [], Memory()
+    for passed, age in ((0, None), (30, None), (30, 1), (300, 301)):
+        juju.world.clock += passed
+        hss.reconcile()
+        if age is not None:
+            hss.interface("s6a").peers[LAPTOP].handshake = juju.world.clock - age
+            hss.reconcile()
+        now = juju.world.clock
+        link = link_status("s6a", hss.plans["s6a"], now, before=memory, at=now)
+        memory = link.memory
+        seen += [p["state"] for p in link.details["peers"] if p["peer"] == "mme2"]
+        assert link.state == (seen[-1] if keepalive else "up")
+    assert seen == states
+    assert ("mme2" in link.reason) == bool(keepalive), link.reason
 
 
 @pytest.mark.parametrize("inner", ["", "10.20.0.0/24"])

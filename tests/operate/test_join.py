@@ -52,7 +52,8 @@ def test_an_instance_of_a_vdu_is_an_end_of_its_own() -> None:
     assert (str(one), one.name) == ("west/cell/box/3:s1c", "west-cell-box-3")
     join(Charms(), one, End.parse("east/gateway:s1c@198.51.100.20"))
     assert instances == {("west", ("box", 3)), ("east", None)}
-    assert asked[1][2]["name"] == "west-cell-box-3"
+    # Who is called is told first.
+    assert [params["name"] for _, _, params in asked] == ["west-cell-box-3", "east-gateway"]
     with pytest.raises(OperateError, match="is no end; allowed: NS/VNF:LINK or NS/VNF/VDU/COUNT"):
         End.parse("west/cell/box:s1c")
 

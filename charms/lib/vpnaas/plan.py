@@ -398,9 +398,9 @@ def _to_ask(
     """Return whom to ask for an echo: address and seconds to wait, by link and peer name.
 
     These are the peers that have installed us, or whose tunnel is up, unless they have just proved
-    themselves on a link that does not change and is not doubted. A manual peer without a tunnel may
-    sleep, and is left alone. A peer with the option same-address cannot be asked: our packets to
-    its address bypass the tunnel.
+    themselves on a link that does not change and is not doubted. A manual peer that we do not call
+    may sleep, and is left alone without a tunnel. A peer with the option same-address cannot be
+    asked: our packets to its address bypass the tunnel.
     """
     asked: Dict[str, Dict[str, Tuple[str, int]]] = {}
     for link, plan in sorted(links.items()):
@@ -409,7 +409,8 @@ def _to_ask(
         due = {}
         for peer in plan.peers:
             address, alive = peer.echo_address(), fresh(vdu.now, plan, peer)
-            if address is None or is_same(peer) or not (alive or peer.reached):
+            expected = peer.reached or peer.name in plan.called
+            if address is None or is_same(peer) or not (alive or expected):
                 continue
             renewed = bool(plan.steps) and changed
             if renewed or link in doubted or not (alive and proved(vdu.now, plan, peer)):

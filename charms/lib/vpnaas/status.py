@@ -47,7 +47,8 @@ class Memory:
     state: str = ""  # As in `LinkStatus`.
     since: int = 0  # When the link came into this state.
     key: Tuple[str, int] = ("", 0)  # Digest of our public key, and when it was first in use.
-    # When a peer confirmed our key first: digest of both keys, and time, by peer name.
+    # When a peer confirmed our key first, or we first called it: digest of both keys, and time, by
+    # peer name.
     confirmed: Mapping[str, Tuple[str, int]] = attr.Factory(dict)
     answered: FrozenSet[str] = frozenset()  # Peers that have answered an echo request.
     # Number of the last further look that we asked the other ends for, and how many since the link
@@ -205,7 +206,7 @@ def _noted(plan: LinkPlan, before: Memory, at: int) -> Memory:
     own = getattr(plan.state, "public_key", "")
     confirmed = {}
     for peer in plan.peers:
-        if peer.reached:
+        if peer.reached or peer.name in plan.called:
             keys = digest(own + " " + peer.public_key)
             known = before.confirmed.get(peer.name, ("", 0))
             # After a jump back of the charm's clock it was confirmed now, not in the future.
@@ -282,6 +283,7 @@ def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict
     view.update(session.details)
     trouble = TABLE[plan.params.technology].trouble(plan.state, plan.params, peer)
     alive, echo = fresh(now, plan, peer, grace=60), plan.echoes.get(peer.name)
+    expected = memory.confirmed.get(peer.name)
     reason = trouble.reason or _taking_turns(memory, peer, at)
     if not reason and echo is not None and echo.large_lost:
         reason = VANISH.format(plan.mtu)
@@ -298,12 +300,12 @@ def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict
         view["state"] = UP
     elif trouble.down:
         view["state"] = DOWN
-    elif peer.is_manual:
-        view["state"] = IDLE  # It connects at any time.
-    elif peer.reached and ((age or 0) >= RECENT or at - memory.confirmed[peer.name][1] >= SETTLING):
+    elif expected and ((age or 0) >= RECENT or at - expected[1] >= SETTLING):
         view["state"] = DOWN  # Who had a handshake some seconds ago does not wait for the first.
-    else:
+    elif expected or not peer.is_manual:
         view["state"] = PENDING
+    else:
+        view["state"] = IDLE  # It connects at any time.
     return view
 
 

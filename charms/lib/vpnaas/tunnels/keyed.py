@@ -207,7 +207,12 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             offers=self._offers(inputs, state, peers, admission),
             state=state,
             steps=tuple(steps),
+            called=frozenset(p.name for p in peers if p.is_manual and self.calls(inputs, p)),
         )
+
+    def calls(self, inputs: LinkInputs, peer: Peer) -> bool:
+        """Tell whether we call a manual peer by ourselves, so that it is down if it is silent."""
+        return bool(peer.endpoint and peer.keepalive)
 
     def _offers(
         self, inputs: LinkInputs, state: Keys, peers: Sequence[Peer], admission: Admission

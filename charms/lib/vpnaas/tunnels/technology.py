@@ -6,7 +6,19 @@ keys.
 """
 
 import json
-from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 import attr
 
@@ -64,6 +76,8 @@ class LinkPlan:
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     # Link whose tunnel carries our packets to a peer, by the peer's name.
     through: Mapping[str, str] = attr.Factory(dict)
+    # Names of the manual peers that we call by ourselves; others may sleep.
+    called: FrozenSet[str] = frozenset()
     # What came back from the peers that were asked in this reconcile, by name.
     echoes: Mapping[str, Echo] = attr.Factory(dict)
 

@@ -143,6 +143,10 @@ class Ipsec(KeyedTechnology[State]):
             more += refusals.unproved(state.notes, inputs.link, inputs.vdu.now)
         return attr.evolve(plan, waiting=plan.waiting + more)
 
+    def calls(self, inputs: LinkInputs, peer: Peer) -> bool:
+        kept = inputs.params.ipsec.start == "start"
+        return kept and peer.name in _initiates(inputs, [peer])
+
     def observed(self, inputs: LinkInputs) -> State:
         charm_state, link = inputs.charm_state, inputs.link
         state = observed.parse(charm_state.using(self.name), link, inputs.vdu, inputs.results)
