@@ -70,8 +70,6 @@ class UnitAgent:
 
         Without ``retries`` a failed hook is work only when its repetition is due.
         """
-        if unit.agent_lost:
-            return ""
         if self.executing or unit.agent.status == "executing":
             return unit.agent.message or "executing"
         step = next_step(document, unit, self._charm_view(document, unit))
@@ -176,11 +174,11 @@ class UnitAgent:
         return step
 
     def _retry_due(self, unit: Unit) -> bool:
-        return unit.operation.failed and not unit.agent_lost and time.monotonic() >= self._retry_at
+        return unit.operation.failed and time.monotonic() >= self._retry_at
 
     def _until_retry(self) -> float | None:
         unit = self._store.document.units[self._unit_name]
-        if unit.operation.failed and not unit.agent_lost:
+        if unit.operation.failed:
             return max(0.001, self._retry_at - time.monotonic())
         return None
 

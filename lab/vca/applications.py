@@ -3,18 +3,13 @@
 Pure functions of the document; errors have Juju's texts.
 """
 
-from lab.errors import AlreadyExistsError, InvalidCharmError, InvalidValueError, NotFoundError
+from lab.errors import InvalidCharmError, InvalidValueError, NotFoundError
 from lab.vca import relations
 from lab.vca.charm import Charm
 from lab.vca.state import Application, Endpoint, ModelDocument, Unit
 
 MAX_UNITS = 250
 """Units that a model can have in its life: each gets its own address of 252.0.0.0/24."""
-
-
-def already_there(app: str) -> AlreadyExistsError:
-    """Return the error for a name that is in use."""
-    return AlreadyExistsError(f'cannot add application "{app}": application already exists')
 
 
 def find(document: ModelDocument, app: str) -> Application:
@@ -100,18 +95,15 @@ def check_upgrade(document: ModelDocument, app: Application, charm: Charm) -> No
 
 
 def elect(document: ModelDocument) -> None:
-    """Give each application a leader if it has units that can lead.
+    """Give each application whose leader was removed another one, if a unit can lead.
 
-    In Juju the first unit that claims the lease leads until it is removed or its agent does not
-    renew. The lab does not wait until a lease ends (30 to 60 s in Juju).
+    In Juju the first unit that claims the lease leads. The lab does not wait until a lease ends
+    (30 to 60 s in Juju).
     """
     for app in document.apps.values():
-        units = [u for u in document.units_of(app.name) if not u.agent_lost]
-        able = [u.name for u in units if u.life == "alive"]
-        # A dying unit stays leader while there is no other unit.
-        if app.leader in able or (not able and app.leader in (u.name for u in units)):
-            continue
-        app.leader = able[0] if able else ""
+        if app.leader not in document.units:
+            able = (u.name for u in document.units_of(app.name) if u.life == "alive")
+            app.leader = next(able, "")
 
 
 def set_dying(document: ModelDocument, unit: Unit) -> None:

@@ -1,9 +1,8 @@
 """A charm folder: what its three YAML files declare, and how it is packed and unpacked.
 
 Packing follows libjuju, which OSM's LCM uses (charm archive generator of python-libjuju 2.9):
-`build/` and dot entries of the root are left out, so are links to folders; absolute links and
-dates a zip cannot hold are errors. Links that lead out of the charm are refused here as the
-controller would refuse them.
+`build/` and dot entries of the root are left out, so are links to folders. Links that lead out of
+the charm are refused here as the controller would refuse them. Onboarding leaves no other faults.
 
 The Python packages of a charm (`venv`) are hard links to the files that it was deployed from: they
 are nine tenths of a charm, and pip replaces such files and does not change them in place.
@@ -13,8 +12,6 @@ import functools
 import hashlib
 import os
 import shutil
-import stat
-import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -33,8 +30,6 @@ FILES = (declarations.METADATA, declarations.ACTIONS, declarations.CONFIG)
 SHARED = "venv"  # Folder of a charm with Python packages.
 BYTECODE = Path(__file__).resolve().parents[2] / ".cache" / "bytecode"
 """What Python compiled, by the digest of a folder's modules. It takes longer than a hook."""
-
-ZIP_EPOCH = time.mktime((1980, 1, 1, 0, 0, 0, 0, 0, -1))
 
 
 @dataclass(frozen=True)
@@ -144,26 +139,16 @@ def pack(source: Path, target: Path) -> list[str]:
 
 def _pack_file(root: Path, relative: Path, target: Path) -> None:
     source = root / relative
-    try:
-        reached = source.stat()
-    except FileNotFoundError:
-        raise InvalidCharmError(f"{source} links to a file that does not exist") from None
-    if not stat.S_ISREG(reached.st_mode):
-        raise InvalidCharmError(f"Invalid Charm at {source}: Invalid file type for a charm")
+    if not source.exists():
+        raise InvalidCharmError(f"{source} links to a file that does not exist")
     if source.is_symlink():
         link = os.readlink(source)
-        if os.path.isabs(link):
-            raise InvalidCharmError(f"Invalid Charm at {source}: Absolute links are invalid")
         if not Path(os.path.normpath(source.parent / link)).is_relative_to(root):
             raise InvalidCharmError(
                 f"Invalid charm at {source}: Only internal symlinks are allowed"
             )
         target.symlink_to(link)
         return
-    if reached.st_mtime < ZIP_EPOCH:
-        raise InvalidCharmError(
-            f"Invalid charm at {source}: ZIP does not support timestamps before 1980"
-        )
     _place(source, target, relative)
 
 

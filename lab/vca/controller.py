@@ -1,21 +1,18 @@
 """The controller: the models below one folder."""
 
 import os
-import re
 import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.errors import AlreadyExistsError, InvalidValueError, NotFoundError
+from lab.errors import AlreadyExistsError, NotFoundError
 from lab.vca.model import Model
 from lab.vca.python import choose_python
 from lab.vca.runtime import Settings
 from lab.vca.state import ModelDocument
 from lab.vca.store import Store, models_folder
 from lab.vca.toolserver import install_tools
-
-MODEL_UUID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
 
 
 class Controller:
@@ -40,17 +37,12 @@ class Controller:
 
     def add_model(self, uuid: str) -> Model:
         """Make a model. Raises AlreadyExistsError."""
-        if not MODEL_UUID.match(uuid):
-            raise InvalidValueError(f'"{uuid}" cannot be the UUID of a model')
         with self._lock:
             directory = self._models_dir / uuid
-            try:
-                directory.mkdir()
-            except FileExistsError:
-                if (directory / "model.json").exists():
-                    raise AlreadyExistsError(f'model "{uuid}" already exists') from None
-                shutil.rmtree(directory)  # left by a killed add_model
-                directory.mkdir()
+            if (directory / "model.json").exists():
+                raise AlreadyExistsError(f'model "{uuid}" already exists')
+            shutil.rmtree(directory, ignore_errors=True)  # left by a killed add_model
+            directory.mkdir()
             Store.create(directory, ModelDocument(uuid=uuid))
             return self._open(directory)
 
@@ -58,7 +50,7 @@ class Controller:
         """Return a model; the same object each time. Raises NotFoundError."""
         with self._lock:
             directory = self._models_dir / uuid
-            if not MODEL_UUID.match(uuid) or not (directory / "model.json").exists():
+            if not (directory / "model.json").exists():
                 self._models.pop(uuid, None)
                 raise NotFoundError(f'model "{uuid}" not found')
             return self._models.get(uuid) or self._open(directory)

@@ -13,6 +13,7 @@ from typing import Any
 from builder.declarations import NAME, Action, OptionValue
 from lab.errors import (
     AgentEndedError,
+    AlreadyExistsError,
     InvalidCharmError,
     InvalidValueError,
     ModelBusyError,
@@ -103,7 +104,6 @@ class Model:
                     for unit in document.units.values():
                         unit.operation.context_id = ""
                         unit.operation.attempts = 0
-                    applications.elect(document)
                 self._spawn()
             except BaseException:
                 self.running = False
@@ -208,15 +208,15 @@ class Model:
         """
         if not NAME.match(app):
             raise InvalidValueError(f'invalid application name "{app}"')
-        if app in self._view().apps:
-            raise applications.already_there(app)
         # Copy before locking the model: a charm with its libraries is thousands of files.
         with self._incoming(Path(charm_dir)) as (folder, charm):
             if charm.metadata.subordinate:
                 raise InvalidCharmError(f"{charm_dir}: subordinate charms are not supported")
             with self._edit() as document:
                 if app in document.apps:
-                    raise applications.already_there(app)
+                    raise AlreadyExistsError(
+                        f'cannot add application "{app}": application already exists'
+                    )
                 self._keep(folder, app, 0)
                 document.apps[app] = Application(
                     name=app,
@@ -261,7 +261,6 @@ class Model:
                     relations.drop_if_over(document, relation)
             if not units:
                 applications.remove_application(document, app)
-            applications.elect(document)
 
     def upgrade_charm(self, app: str, charm_dir: Path | str) -> int:
         """Add a new revision of an application's charm; return its number.
@@ -269,7 +268,6 @@ class Model:
         Units run upgrade-charm and config-changed when they are next idle, which a unit in error
         is not. Raises InvalidCharmError for another charm or one that lacks an endpoint in use.
         """
-        applications.find_alive(self._view(), app)
         with self._incoming(Path(charm_dir)) as (folder, charm), self._edit() as document:
             application = applications.find_alive(document, app)
             applications.check_upgrade(document, application, charm)
@@ -359,8 +357,6 @@ class Model:
 
         Raises WaitTimeoutError; the action stays queued or running then, as in Juju.
         """
-        if not self.running:
-            raise VcaError(f'model "{self.uuid}" is not running in this process')
         return self.wait_action(self.enqueue_action(target, name, params), timeout)
 
     def forget_action(self, action_id: str) -> None:
@@ -407,16 +403,12 @@ class Model:
         return self._publisher.subscribe(callback)
 
     def wait_for(
-        self,
-        predicate: Callable[[ModelStatus], bool],
-        timeout: float,
-        what: str = "the condition",
-        app: str = "",
+        self, predicate: Callable[[ModelStatus], bool], timeout: float, app: str = ""
     ) -> ModelStatus:
         """Wait until `predicate` is true; return the status for which it is.
 
-        Raises WaitTimeoutError, naming `what`, and AgentEndedError if the agent of a unit, or of a
-        unit of `app`, has ended.
+        Raises WaitTimeoutError, and AgentEndedError if the agent of a unit, or of a unit of `app`,
+        has ended.
         """
         deadline = time.monotonic() + timeout
         with self._store.changed:
@@ -427,7 +419,7 @@ class Model:
                 self._check_agents(app)
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise WaitTimeoutError(f"{what} did not come about within {timeout:g} s")
+                    raise WaitTimeoutError(f"the condition did not come about within {timeout:g} s")
                 # Check again without a notification: another process may run the model.
                 self._store.changed.wait(min(left, 0.2))
 
@@ -437,8 +429,6 @@ class Model:
         Raises WaitTimeoutError, naming the unfinished work, and AgentEndedError. A failed hook is
         unfinished work; without `retries` only until its next repetition has failed too.
         """
-        if not self.running:
-            raise VcaError(f'model "{self.uuid}" is not running in this process')
         deadline = time.monotonic() + timeout
         with self._store.changed:
             while busy := self._busy(retries):

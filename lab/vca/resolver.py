@@ -76,8 +76,6 @@ def next_step(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step
 
     A failed hook is no step: the agent's retry timer decides when it is run again.
     """
-    if unit.agent_lost:
-        return None
     operation = unit.operation
     if unit.running_action:
         return Step("fail-action", action_id=unit.running_action)

@@ -131,7 +131,6 @@ class Unit(Document):
     machine: int
     address: str
     life: Life = "alive"
-    agent_lost: bool = False
     agent_restarted: bool = False
     """Whether the unit's agent was started again since it unpacked the charm."""
     charm_revision: int | None = None

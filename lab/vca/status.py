@@ -36,7 +36,6 @@ class UnitStatus(_Frozen):
     agent_message: str
     leader: bool
     machine: int
-    pending_actions: int
     since: float = 0.0
     """When the charm set its status last, seconds since the epoch: its last look at the VDU."""
 
@@ -46,7 +45,6 @@ class ApplicationStatus(_Frozen):
 
     status: str
     message: str
-    leader: str
     life: str
     units: dict[str, UnitStatus]
 
@@ -74,11 +72,11 @@ class ModelStatus(_Frozen):
 
     @property
     def failed(self) -> dict[str, str]:
-        """The reason for each unit whose hook keeps failing or whose agent is lost."""
+        """The reason for each unit whose hook keeps failing."""
         return {
             name: unit.message or "hook failed"
             for name, unit in self.units.items()
-            if unit.agent in ("error", "lost")
+            if unit.agent == "error"
         }
 
 
@@ -88,16 +86,10 @@ def severity(status: str) -> int:
 
 
 def workload_of(unit: Unit) -> StatusInfo:
-    """Return the workload status to show: a lost agent or a failed hook hides the charm's own.
+    """Return the workload status to show: a failed hook hides the charm's own.
 
     Unlike in Juju, the error is also shown while the hook is repeated.
     """
-    if unit.agent_lost:
-        return StatusInfo(
-            status="unknown",
-            message=f"agent lost, see its log ({unit.name})",
-            since=unit.agent.since,
-        )
     operation = unit.operation
     if (operation.failed or operation.attempts) and operation.error:
         return StatusInfo(status="error", message=operation.error, since=unit.agent.since)
@@ -124,7 +116,6 @@ def model_status(document: ModelDocument) -> ModelStatus:
         applications[name] = ApplicationStatus(
             status=info.status,
             message=info.message,
-            leader=app.leader,
             life=app.life,
             units={u.name: _unit_status(app, u) for u in units},
         )
@@ -137,11 +128,10 @@ def _unit_status(app: Application, unit: Unit) -> UnitStatus:
         name=unit.name,
         workload=workload.status,
         message=workload.message,
-        agent="lost" if unit.agent_lost else unit.agent.status,
+        agent=unit.agent.status,
         agent_message=unit.agent.message,
         leader=app.leader == unit.name,
         machine=unit.machine,
-        pending_actions=len(unit.pending_actions) + bool(unit.running_action),
         since=workload.since,
     )
 

@@ -529,10 +529,6 @@ class Vim:
         self._record(server_id)
         return self._vdu(server_id).terminal()
 
-    def console_log(self, server_id: str) -> Path:
-        self._record(server_id)
-        return self._vdu(server_id).console_log
-
     # --- inner -------------------------------------------------------------------------------
 
     def _vdu(self, server_id: str) -> Vdu:

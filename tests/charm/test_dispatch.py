@@ -236,5 +236,5 @@ def test_units_beside_the_leader_stand_by_and_announce_their_own_key(
         ):
             assert "not the leader" in refused(model, standby, action, **params)
         kill_unit_agent(model, leader)
-        model.wait_for(lambda status: status.applications["hss"].leader == standby, WAIT)
+        model.wait_for(lambda status: status.units[standby].leader, WAIT)
         model.wait_for(lambda s: s.applications["hss"].units[standby].message == WAITING, WAIT)

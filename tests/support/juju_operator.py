@@ -1,11 +1,11 @@
 """What an operator of Juju or a failing machine does to a model, and LCM never does."""
 
-import time
+from typing import Any
 
 from lab.errors import InvalidValueError, NotFoundError
 from lab.vca import applications, relations
 from lab.vca.model import Model
-from lab.vca.state import OptionValue
+from lab.vca.state import ModelDocument, OptionValue
 
 
 def add_units(model: Model, app: str, count: int = 1) -> list[str]:
@@ -22,7 +22,15 @@ def remove_unit(model: Model, unit: str) -> None:
     """Remove a unit after its last hooks."""
     with model._edit() as document:
         applications.set_dying(document, applications.find_unit(document, unit))
-        applications.elect(document)
+        depose(document, unit)
+
+
+def depose(document: ModelDocument, unit: str) -> None:
+    """Let another unit lead, if there is one."""
+    app = document.apps[unit.rpartition("/")[0]]
+    others = [u.name for u in document.units_of(app.name) if u.life == "alive" and u.name != unit]
+    if app.leader == unit and others:
+        app.leader = others[0]
 
 
 def config(model: Model, app: str) -> dict[str, OptionValue | None]:
@@ -48,18 +56,16 @@ def remove_relation(model: Model, first: str, second: str) -> None:
 
 def kill_unit_agent(model: Model, unit: str) -> None:
     """Stop a unit's agent as if its machine failed: kill its hook, elect another leader."""
+    agent: Any = model._agents[unit]
     with model._edit() as document:
-        applications.find_unit(document, unit).agent_lost = True
-        applications.elect(document)
-    agent = model._agents.get(unit)
-    while agent is not None and agent.executing:
+        agent.stop()
+        depose(document, unit)
+    while agent.thread.is_alive():
         agent.kill_hook()
-        time.sleep(0.02)
+        agent.thread.join(0.02)
+    agent.busy = lambda *_: ""
 
 
 def restore_unit_agent(model: Model, unit: str) -> None:
     """Restore a lost agent; it runs an interrupted hook again."""
-    with model._edit() as document:
-        applications.find_unit(document, unit).agent_lost = False
-        applications.elect(document)
     model._spawn()

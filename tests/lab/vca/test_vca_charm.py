@@ -79,11 +79,8 @@ def edit(file: str, **values: object) -> Change:
             edit("actions.yaml", act={"params": {"p": {"type": "str"}}}),
             "actions.yaml: act: no JSON schema at properties/p",
         ),
-        (lambda f: (f / "abs").symlink_to("/etc/passwd"), "Absolute links are invalid"),
         (lambda f: (f / "out").symlink_to("../../../etc/passwd"), "link"),
         (lambda f: (f / "gone").symlink_to("nowhere"), "gone links to a file that does not exist"),
-        (lambda f: os.mkfifo(f / "pipe"), "Invalid file type for a charm"),
-        (lambda f: os.utime(f / "dispatch", (0, 0)), "ZIP does not support timestamps before 1980"),
     ],
 )
 def test_charms_that_are_refused_leave_nothing(
@@ -376,11 +373,8 @@ def test_names_of_models(tmp_path: Path) -> None:
     assert controller.models() == ["8b5f5a06-3c5e-4b63-8a8e-1f6d8f4c2b11"]
     with pytest.raises(AlreadyExistsError):
         controller.add_model(controller.models()[0])
-    for name in ("../x", "", "a b", "x" * 65):
-        with pytest.raises(InvalidValueError):
-            controller.add_model(name)
-        with pytest.raises(NotFoundError):
-            controller.model(name)
+    with pytest.raises(NotFoundError):
+        controller.model("other")
 
 
 def test_charm_python_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,7 +236,7 @@ def test_the_life_of_two_ops_charms(charm: Path, tmp_path: Path) -> None:
 
         remove_unit(model, "p/0")
         status = model.wait_idle(WAIT)
-        assert status.applications["p"].leader == "p/1"
+        assert status.units["p/1"].leader
         assert lines(model, "r/0", "departed") == ["p/0 p/0"]
         remove_relation(model, "p:link", "r:link")
         model.wait_idle(WAIT)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.juju_operator import add_units, config, kill_unit_agent
+from support.juju_operator import add_units, config
 from support.waiting import wait_until
 from vca_support import (
     QUICK,
@@ -36,7 +36,6 @@ from lab.errors import (
     VcaError,
     WaitTimeoutError,
 )
-from lab.lcm.backends import Backends
 from lab.lcm.charmops import CharmOps
 from lab.lcm.timeouts import Timeouts
 from lab.vca.agent import UnitAgent
@@ -368,19 +367,6 @@ def test_a_hook_whose_result_was_not_saved_is_run_again(
         mark.unlink()
         model.wait_idle(WAIT)
         assert events(model, "a/0").count("update-status") == 2
-
-
-def test_a_lost_agent_is_a_failed_unit_and_its_model_is_destroyed_at_once(tmp_path: Path) -> None:
-    controller = Controller(tmp_path / "h", settings=QUICK)
-    model = controller.add_model("m")
-    model.deploy("a", write_charm(tmp_path / "a", "a"))
-    with model:
-        model.wait_idle(WAIT)
-        kill_unit_agent(model, "a/0")
-    assert model.status().failed == {"a/0": "agent lost, see its log (a/0)"}
-    begun = time.monotonic()
-    Backends(tmp_path / "h").destroy_model("m")
-    assert time.monotonic() - begun < 25  # Below what last hooks get.
 
 
 def test_services_that_begin_at_one_moment_install_the_hook_tools(tmp_path: Path) -> None:

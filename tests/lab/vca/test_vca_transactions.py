@@ -249,8 +249,8 @@ def test_wait_idle_says_what_it_waits_for(model: Model, tmp_path: Path) -> None:
     model.wait_for(lambda s: s.units["a/0"].agent_message == "running start hook", WAIT)
     with pytest.raises(WaitTimeoutError, match=r"not idle after 0.2 s: a/0: running start hook"):
         model.wait_idle(0.2)
-    with pytest.raises(WaitTimeoutError, match=r"sunrise did not come about within 0.1 s"):
-        model.wait_for(lambda s: False, 0.1, "sunrise")
+    with pytest.raises(WaitTimeoutError, match=r"the condition did not come about within 0.1 s"):
+        model.wait_for(lambda s: False, 0.1)
     gate.touch()
     model.wait_idle(WAIT)
 
