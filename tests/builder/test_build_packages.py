@@ -1,11 +1,13 @@
 import copy
 import ipaddress
 import re
+from functools import cache
 
 import pytest
 import yaml
 
 from builder import charms, packages
+from builder.documents import read
 from builder.errors import BuildError
 from builder.parameters import variants
 from builder.tree import Tree
@@ -50,8 +52,9 @@ def wanted(step):
     return {match[1] for match in matched if match}
 
 
+@cache
 def parameter_files(dist):
-    return {path.stem: yaml.safe_load(path.read_text()) for path in (dist / "params").iterdir()}
+    return {path.stem: read(path) for path in (dist / "params").iterdir()}
 
 
 def files_of(service, dist):
