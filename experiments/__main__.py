@@ -23,7 +23,7 @@ from experiments.named import adopt
 from experiments.named import profile as between
 from experiments.profiles import PROFILES, Profile
 from experiments.progress import ticking
-from experiments.report import render, summary
+from experiments.report import summary
 from experiments.schedule import Planned
 from experiments.store import Campaign
 from experiments.testbed import VNFS, Testbed
@@ -33,8 +33,6 @@ from operate.osm import VIMS, Osm
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 120  # Columns of a log file.
-
-
 ONE_MACHINE = (
     "These VDUs share one machine: without a VPN a packet is only copied in memory, and encryption "
     "takes its usual processor time. Between two sites 18 ms apart our recorded campaign has 0.96 "
@@ -247,6 +245,8 @@ def _existing(
 
 def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
     """Write the report and print the verdicts and the paths."""
+    from experiments.report import render  # matplotlib loads slowly
+
     page, table = render.write(campaign)
     runs = campaign.runs()
     screen.print()
@@ -323,6 +323,8 @@ def _clean(screen: Console, remove: Callable[[], Sequence[str]]) -> None:
 @click.argument("directory", type=click.Path(path_type=Path))
 def report(directory: Path) -> None:
     """Write report.html and runs.csv of the campaign in DIRECTORY again."""
+    from experiments.report import render  # matplotlib loads slowly
+
     campaign = Campaign(directory)
     runs = campaign.runs()
     render.missing(campaign.describe(), runs)  # Its profile must be known.
