@@ -151,7 +151,7 @@ def test_a_file_behind_the_end_of_the_archive_is_refused(signed, signers, tmp_pa
     path = tmp_path / signed[0].name
     # After a single block of zeros GNU tar goes on, and Python's tarfile stops.
     hidden = tarfile.TarInfo("hss_vnf/charms/hss/dispatch").tobuf()
-    path.write_bytes(gzip.compress(content + bytes(512) + hidden + bytes(1024)))
+    path.write_bytes(gzip.compress(content + bytes(512) + hidden + bytes(1024), 1))
     code, output = verified(path, signers[0].certificate)
     assert (code, "end" in output) == (1, True)
 

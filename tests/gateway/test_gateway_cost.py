@@ -22,7 +22,7 @@ from testbed.generator import Loop, Outcome, find
 from testbed.loads import ASYMMETRIC2, HEADERS, IMIX, IMIX2, fixed, fragments, header
 from testbed.route import hidden_threads
 
-SMOKE = Profile((fixed(64), fixed(1514), ASYMMETRIC2), {2: (IMIX,)}, (4,), 0.3, 0.1, 1.0, 1, (1,))
+SMOKE = Profile((fixed(64), fixed(1514), ASYMMETRIC2), {2: (IMIX,)}, (4,), 0.15, 0.05, 0.5, 1, (1,))
 
 
 HOST = {"cpus": 2, "cpu": "any", "kernel": "any"}

@@ -114,6 +114,7 @@ def test_reach_notices_who_gets_through(pairs: Testbed, server: Vnf) -> None:
     assert "table inet" in server.out("nft", "list", "ruleset")
 
 
+@pytest.mark.long
 def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
     result, _ = performance.run(pairs, "second", "data", "tunnel", "saturated", 1)
     assert result["mbps"] > 1
