@@ -729,7 +729,7 @@ additionalParamsForVnf:
 
 
 def test_a_real_osm_needs_nothing_of_the_lab(tmp_path: Path) -> None:
-    """Nor does a command load matplotlib, for longer than all the rest, before there is a report."""
+    """Nor does a command load matplotlib, which takes longer than all the rest."""
     program = (
         "import sys\n"
         "sys.modules.update(dict.fromkeys(('lab', 'simulators', 'matplotlib')))\n"
