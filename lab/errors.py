@@ -94,18 +94,6 @@ class NotFoundError(VcaError):
     """A model, application, unit, relation, endpoint or action that does not exist."""
 
 
-class AlreadyExistsError(VcaError):
-    """A name or relation that exists already."""
-
-
-class InvalidCharmError(VcaError):
-    """A charm folder that Juju or libjuju refuses."""
-
-
-class InvalidValueError(VcaError):
-    """An option or action parameter of the wrong name, type or range."""
-
-
 class ModelBusyError(VcaError):
     """Another process runs the model and did not stop in time."""
 

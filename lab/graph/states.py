@@ -34,7 +34,8 @@ def _ends(store: Store, nsr: Mapping[str, Any]) -> Iterator[tuple[str, str, floa
     A VNF that has links, and whose charm could not see them, is one end.
     """
     if status := status_of(store.home, nsr["_id"]):
-        members = {vca["application"]: vca["member-vnf-index"] for vca in _charms(nsr)}
+        deployed = nsr["_admin"]["deployed"]["VCA"]
+        members = {vca["application"]: vca["member-vnf-index"] for vca in deployed}
         for name, unit in status.units.items():
             application = name.partition("/")[0]
             links = stated(unit.message)
@@ -61,8 +62,3 @@ def _with_links(store: Store, nsr: Mapping[str, Any]) -> set[str]:
         for env in service(dict(nsr), store).environments
         if any(primitive["name"] == looking.PRIMITIVE for primitive in env.config)
     }
-
-
-def _charms(nsr: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    deployed = (nsr.get("_admin") or {}).get("deployed") or {}
-    return list(deployed.get("VCA") or ())

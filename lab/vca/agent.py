@@ -405,7 +405,7 @@ class UnitAgent:
         folder = runtime.paths.contexts / secrets.token_hex(8)
         try:
             script = process.find_script(charm_dir, dispatch_path)
-            server = ToolServer(folder, context_id, context)
+            server = ToolServer(folder, context)
             try:
                 with self._store.lock:
                     self._interrupt = interrupt

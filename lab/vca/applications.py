@@ -3,7 +3,7 @@
 Pure functions of the document; errors have Juju's texts.
 """
 
-from lab.errors import InvalidCharmError, InvalidValueError, NotFoundError
+from lab.errors import NotFoundError, VcaError
 from lab.vca import relations
 from lab.vca.charm import Charm
 from lab.vca.state import Application, Endpoint, ModelDocument, Unit
@@ -57,9 +57,9 @@ def add_peers(document: ModelDocument, app: str, charm: Charm) -> None:
 def add_units(document: ModelDocument, app: str, count: int) -> list[str]:
     """Add units to an application; return their names."""
     if count < 0:
-        raise InvalidValueError(f"cannot add {count} units: the number must not be negative")
+        raise VcaError(f"cannot add {count} units: the number must not be negative")
     if document.next_machine + count > MAX_UNITS:
-        raise InvalidValueError(f"a model can have {MAX_UNITS} units in its life, no more")
+        raise VcaError(f"a model can have {MAX_UNITS} units in its life, no more")
     names = []
     for _ in range(count):
         number, machine = document.apps[app].next_unit, document.next_machine
@@ -81,7 +81,7 @@ def add_units(document: ModelDocument, app: str, count: int) -> list[str]:
 def check_upgrade(document: ModelDocument, app: Application, charm: Charm) -> None:
     """Refuse a revision of another charm, or one that lacks an endpoint in use."""
     if charm.metadata.name != app.charm_name:
-        raise InvalidCharmError(
+        raise VcaError(
             f'cannot upgrade application "{app.name}" from charm "{app.charm_name}" '
             f'to charm "{charm.metadata.name}"'
         )
@@ -89,7 +89,7 @@ def check_upgrade(document: ModelDocument, app: Application, charm: Charm) -> No
     for relation in document.relations_of(app.name):
         end = relation.endpoint_of(app.name)
         if (end.role, end.name, end.interface) not in declared:
-            raise InvalidCharmError(
+            raise VcaError(
                 f'cannot upgrade application "{app.name}": would break relation "{relation.key}"'
             )
 

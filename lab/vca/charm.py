@@ -22,7 +22,7 @@ from typing import Any
 from builder import declarations
 from builder.declarations import Action, Metadata, Option, OptionValue
 from builder.documents import DocumentError
-from lab.errors import InvalidCharmError, InvalidValueError, NotFoundError
+from lab.errors import NotFoundError, VcaError
 
 MANIFEST = ".vpnaas-lab-manifest"
 """In an unpacked charm folder: the paths that came with the charm, one per line."""
@@ -41,16 +41,13 @@ class Charm:
     options: dict[str, Option]
 
     def parsed(self, name: str, value: object) -> OptionValue:
-        """Return the value of an option as Juju takes it.
-
-        Raises NotFoundError and InvalidValueError with Juju's wording.
-        """
+        """Return the value of an option as Juju takes it."""
         if name not in self.options:
             raise NotFoundError(f'unknown option "{name}"')
         try:
             return self.options[name].parse(name, value)
         except ValueError as error:
-            raise InvalidValueError(str(error)) from None
+            raise VcaError(str(error)) from None
 
     def config(self, explicit: Mapping[str, OptionValue]) -> dict[str, OptionValue | None]:
         """Return the effective options: the set value, else the default, else None."""
@@ -65,7 +62,7 @@ def complete(action: Action, params: Mapping[str, object]) -> dict[str, object]:
     errors = sorted((".".join(["(root)", *map(str, e.absolute_path)]), e.message) for e in found)
     if errors:
         told = "; ".join(f"{where} : {message}" for where, message in errors)
-        raise InvalidValueError(f"validation failed: {told}")
+        raise VcaError(f"validation failed: {told}")
     return _with_defaults(action.params, params)
 
 
@@ -95,16 +92,13 @@ def _cached(folder: Path, stamp: tuple[tuple[int, int, int], ...]) -> Charm:
         try:
             found.append(declarations.read(name, path.read_bytes() if path.exists() else None))
         except DocumentError as error:
-            raise InvalidCharmError(f"{path}: {error}") from error
+            raise VcaError(f"{path}: {error}") from error
     metadata, actions, config = found
     return Charm(metadata, actions.root, config.options)
 
 
 def read_charm(folder: Path) -> Charm:
-    """Read the declarations of a charm folder.
-
-    Raises InvalidCharmError, naming the file and the key.
-    """
+    """Read the declarations of a charm folder; an error names the file and the key."""
     entries = [path.stat() for path in map(folder.joinpath, FILES) if path.exists()]
     stamp = tuple((entry.st_mtime_ns, entry.st_size, entry.st_ino) for entry in entries)
     return _cached(folder, stamp)
@@ -113,10 +107,10 @@ def read_charm(folder: Path) -> Charm:
 def pack(source: Path, target: Path) -> list[str]:
     """Copy the files of a charm folder that libjuju would put into its zip; return warnings.
 
-    `target` must not exist; after an error it may have some files. Raises InvalidCharmError.
+    `target` must not exist; after an error it may have some files.
     """
     if not source.is_dir():
-        raise InvalidCharmError(f"{source} is not a folder")
+        raise VcaError(f"{source} is not a folder")
     root = source.resolve()
     read_charm(root)
     warnings: list[str] = []
@@ -140,13 +134,11 @@ def pack(source: Path, target: Path) -> list[str]:
 def _pack_file(root: Path, relative: Path, target: Path) -> None:
     source = root / relative
     if not source.exists():
-        raise InvalidCharmError(f"{source} links to a file that does not exist")
+        raise VcaError(f"{source} links to a file that does not exist")
     if source.is_symlink():
         link = os.readlink(source)
         if not Path(os.path.normpath(source.parent / link)).is_relative_to(root):
-            raise InvalidCharmError(
-                f"Invalid charm at {source}: Only internal symlinks are allowed"
-            )
+            raise VcaError(f"Invalid charm at {source}: Only internal symlinks are allowed")
         target.symlink_to(link)
         return
     _place(source, target, relative)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.errors import AlreadyExistsError, NotFoundError
+from lab.errors import NotFoundError, VcaError
 from lab.vca.model import Model
 from lab.vca.python import choose_python
 from lab.vca.runtime import Settings
@@ -36,11 +36,11 @@ class Controller:
         install_tools(self._tools)
 
     def add_model(self, uuid: str) -> Model:
-        """Make a model. Raises AlreadyExistsError."""
+        """Make a model."""
         with self._lock:
             directory = self._models_dir / uuid
             if (directory / "model.json").exists():
-                raise AlreadyExistsError(f'model "{uuid}" already exists')
+                raise VcaError(f'model "{uuid}" already exists')
             shutil.rmtree(directory, ignore_errors=True)  # left by a killed add_model
             directory.mkdir()
             Store.create(directory, ModelDocument(uuid=uuid))

@@ -40,11 +40,11 @@ sub call {
     return $code, get($agent, $out), get($agent, $err);
 }
 
-my ($context, $address) = @ENV{qw(JUJU_CONTEXT_ID JUJU_AGENT_SOCKET_ADDRESS)};
-refuse("JUJU_CONTEXT_ID not set") unless length $context and length $address;
+my $address = $ENV{JUJU_AGENT_SOCKET_ADDRESS};
+refuse("JUJU_AGENT_SOCKET_ADDRESS not set") unless length $address;
 my ($tool) = $0 =~ m{([^/]*)\z};
 my ($folder, $name) = $address =~ m{(.*)/(.*)}s;
-my $fields = join "\0", $context, readlink("/proc/self/cwd"), $tool, @ARGV;
+my $fields = join "\0", readlink("/proc/self/cwd"), $tool, @ARGV;
 
 my ($code, $out, $err) = eval {
     # The path of a socket may have 107 bytes at most.

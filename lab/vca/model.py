@@ -13,9 +13,6 @@ from typing import Any
 from builder.declarations import NAME, Action, OptionValue
 from lab.errors import (
     AgentEndedError,
-    AlreadyExistsError,
-    InvalidCharmError,
-    InvalidValueError,
     ModelBusyError,
     NotFoundError,
     VcaError,
@@ -203,20 +200,17 @@ class Model:
     def deploy(self, app: str, charm_dir: Path | str, num_units: int = 1) -> list[str]:
         """Add an application from a charm folder; return the names of its units.
 
-        Raises AlreadyExistsError, InvalidValueError (name) or InvalidCharmError (folder); then
-        the model does not change.
+        If the name or the folder is refused, the model does not change.
         """
         if not NAME.match(app):
-            raise InvalidValueError(f'invalid application name "{app}"')
+            raise VcaError(f'invalid application name "{app}"')
         # Copy before locking the model: a charm with its libraries is thousands of files.
         with self._incoming(Path(charm_dir)) as (folder, charm):
             if charm.metadata.subordinate:
-                raise InvalidCharmError(f"{charm_dir}: subordinate charms are not supported")
+                raise VcaError(f"{charm_dir}: subordinate charms are not supported")
             with self._edit() as document:
                 if app in document.apps:
-                    raise AlreadyExistsError(
-                        f'cannot add application "{app}": application already exists'
-                    )
+                    raise VcaError(f'cannot add application "{app}": application already exists')
                 self._keep(folder, app, 0)
                 document.apps[app] = Application(
                     name=app,
@@ -266,7 +260,7 @@ class Model:
         """Add a new revision of an application's charm; return its number.
 
         Units run upgrade-charm and config-changed when they are next idle, which a unit in error
-        is not. Raises InvalidCharmError for another charm or one that lacks an endpoint in use.
+        is not. Another charm is refused, and one that lacks an endpoint in use.
         """
         with self._incoming(Path(charm_dir)) as (folder, charm), self._edit() as document:
             application = applications.find_alive(document, app)
@@ -284,8 +278,8 @@ class Model:
     def set_config(self, app: str, options: Mapping[str, OptionValue]) -> None:
         """Set options. Text is converted to the option's type, as Juju's API does.
 
-        Raises NotFoundError for an unknown option, InvalidValueError for a wrong value; no
-        option is changed then. An unchanged value causes no config-changed.
+        After an unknown option or a wrong value none is changed. An unchanged value causes no
+        config-changed.
         """
         with self._edit() as document:
             application = applications.find_alive(document, app)
@@ -296,10 +290,7 @@ class Model:
     # -- relations --------------------------------------------------------------------------
 
     def add_relation(self, first: str, second: str) -> int:
-        """Relate two endpoints (`application:endpoint`); return the relation's number.
-
-        Raises NotFoundError or AlreadyExistsError with Juju's texts.
-        """
+        """Relate two endpoints (`application:endpoint`); return the relation's number."""
         with self._edit() as document:
             one, other = self._endpoint(document, first), self._endpoint(document, second)
             relations.check_pair(document, one[0], other[0])
@@ -323,8 +314,7 @@ class Model:
     ) -> str:
         """Queue an action for a unit, or for the leader of an application; return its id.
 
-        Raises NotFoundError for an action the charm does not have and InvalidValueError for
-        parameters that do not match its schema.
+        An action the charm does not have is refused, and parameters that do not match its schema.
         """
         with self._edit() as document:
             unit = (
@@ -470,8 +460,8 @@ class Model:
 
         Without an event it is the failed hook, else the last one. A `shell` is a command that runs
         once on this process's terminal in place of the charm. Call this before `start`, which runs
-        a failed hook at once. Returns the name of the hook or action. Raises NotFoundError for an
-        event without a record, InvalidValueError for one that cannot come again now.
+        a failed hook at once. Returns the name of the hook or action. An event without a record is
+        refused, and one that cannot come again now.
         """
         if event.isdigit():
             record = self._store.load_action(event)

@@ -8,7 +8,7 @@ several changes become one hook: only the latest version counts.
 import re
 
 from builder.declarations import Role
-from lab.errors import AlreadyExistsError, InvalidValueError, NotFoundError
+from lab.errors import NotFoundError, VcaError
 from lab.vca.charm import Charm
 from lab.vca.state import (
     Databag,
@@ -34,7 +34,7 @@ def parse_endpoint(text: str) -> tuple[str, str]:
     """Split `app:endpoint`."""
     match = _ENDPOINT.match(text)
     if match is None:
-        raise InvalidValueError(f'"{text}" is not of the form application:endpoint')
+        raise VcaError(f'"{text}" is not of the form application:endpoint')
     return match["app"], match["name"]
 
 
@@ -47,11 +47,7 @@ def find_endpoint(charm: Charm, app: str, name: str) -> tuple[Endpoint, int | No
 
 
 def check_pair(document: ModelDocument, first: Endpoint, second: Endpoint) -> None:
-    """Refuse a relation Juju would refuse.
-
-    Raises NotFoundError ("no relations found") for ends that do not fit and AlreadyExistsError
-    for a relation that exists.
-    """
+    """Refuse a relation that exists, and one of ends that do not fit."""
     if (
         first.role == "peer"
         or COUNTERPART[first.role] != second.role
@@ -63,7 +59,7 @@ def check_pair(document: ModelDocument, first: Endpoint, second: Endpoint) -> No
         )
     key = Relation(id=0, endpoints=[first, second]).key
     if any(r.key == key for r in document.relations.values()):
-        raise AlreadyExistsError(f'cannot add relation "{key}": relation {key} already exists')
+        raise VcaError(f'cannot add relation "{key}": relation {key} already exists')
 
 
 def check_limit(document: ModelDocument, endpoint: Endpoint, limit: int | None) -> None:
@@ -74,7 +70,7 @@ def check_limit(document: ModelDocument, endpoint: Endpoint, limit: int | None) 
         1 for r in document.relations.values() for e in r.endpoints if str(e) == str(endpoint)
     )
     if used >= limit:
-        raise InvalidValueError(
+        raise VcaError(
             f"cannot add relation: establishing a new relation for {endpoint} would exceed "
             f"its maximum relation limit of {limit}"
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from builder.declarations import OptionValue
-from lab.errors import InvalidValueError, NotFoundError
+from lab.errors import NotFoundError, VcaError
 from lab.vca import relations
 from lab.vca.state import HookInfo, ModelDocument, Operation, Unit
 
@@ -202,14 +202,13 @@ def hook_name(document: ModelDocument, app: str, info: HookInfo) -> str:
 def replay(document: ModelDocument, unit: Unit, name: str = "") -> str:
     """Queue a hook as it last ran; without a name the failed hook, else the last one.
 
-    Returns its name. Raises NotFoundError for a hook without a record, and InvalidValueError for
-    one that cannot come again now.
+    Returns its name. A hook without a record is refused, and one that cannot come again now.
     """
     pending = unit.operation.hook
     if pending is not None:
         first = hook_name(document, unit.app, pending)
         if name not in ("", first):
-            raise InvalidValueError(f'unit "{unit.name}" has to run {first} first')
+            raise VcaError(f'unit "{unit.name}" has to run {first} first')
         return first
     name = name or next(reversed(unit.hooks), "")
     info = unit.hooks.get(name)
@@ -218,6 +217,6 @@ def replay(document: ModelDocument, unit: Unit, name: str = "") -> str:
         hook = f'hook "{name}"' if name else "hook"
         raise NotFoundError(f'no {hook} of unit "{unit.name}" is recorded; allowed: {known}')
     if unit.life != "alive" or info.relation_id not in {None, *unit.relations}:
-        raise InvalidValueError(f'hook "{name}" of unit "{unit.name}" is about something removed')
+        raise VcaError(f'hook "{name}" of unit "{unit.name}" is about something removed')
     unit.operation = Operation(kind="run-hook", hook=info)
     return name

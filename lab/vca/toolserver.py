@@ -1,9 +1,9 @@
 """The socket for hook tools: one per running hook or action, in its context folder.
 
 The client is `hooktool.pl`. Request: a flag byte (1: standard input follows), lengths of fields
-and standard input (4 bytes each, big endian), then both. Fields, joined by NUL: context id, working
-directory, tool name and arguments. Answer: exit code (1 byte), lengths of standard output and error
-(4 bytes each), then both. After exit code 255 the client repeats the request with standard input.
+and standard input (4 bytes each, big endian), then both. Fields, joined by NUL: working directory,
+tool name and arguments. Answer: exit code (1 byte), lengths of standard output and error (4 bytes
+each), then both. After exit code 255 the client repeats the request with standard input.
 """
 
 import contextlib
@@ -45,9 +45,8 @@ def install_tools(folder: Path) -> None:
 class ToolServer:
     """Listens in a folder made for one context; `handle` serves one waiting client."""
 
-    def __init__(self, folder: Path, context_id: str, context: HookContext) -> None:
+    def __init__(self, folder: Path, context: HookContext) -> None:
         self._folder = folder
-        self._context_id = context_id.encode()
         self._context = context
         folder.mkdir(parents=True, mode=0o700)
         self.address = folder / SOCKET
@@ -91,13 +90,9 @@ class ToolServer:
             connection.sendall(self._answer(fields, stdin))
 
     def _answer(self, fields: list[bytes], stdin: bytes | None) -> bytes:
-        if len(fields) < 3:
+        if len(fields) < 2:
             return _encode(refusal("bad request: command not specified"))
-        context_id, directory, tool, *arguments = fields
-        if context_id != self._context_id:
-            expected, got = self._context_id.decode(), context_id.decode(errors="replace")
-            reason = f'bad request: expected context id "{expected}", got "{got}"'
-            return _encode(refusal(reason))
+        directory, tool, *arguments = fields
         request = Request(
             # The model's document is UTF-8; it cannot store other bytes.
             tool=tool.decode("utf-8", "replace"),

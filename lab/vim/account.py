@@ -303,8 +303,6 @@ class Vim:
 
         ``once``: if a network of this tag exists, return it, whatever its specification is.
         """
-        if spec.management:
-            raise VimError("The VIM has a management network already, made with the account.")
         # The record is written after the network is made: its readers may use it at once.
         with self._state.change() as state:
             existing = [n for n in state.networks.values() if n.tag == tag] if once else []
@@ -323,8 +321,6 @@ class Vim:
     def delete_network(self, network_id: str) -> None:
         with self._state.change() as state:
             network = planning.network(state, network_id)
-            if network.management:
-                raise VimError("The management network is deleted with the VIM account only.")
             if any(port.network_id == network_id for port in planning.ports(state)):
                 raise VimError(
                     f"Unable to complete operation on network {network_id}: there are one or "

@@ -5,7 +5,6 @@ Nothing here touches the machine. Errors have the texts of Neutron and Nova if t
 
 import ipaddress
 import itertools
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +15,6 @@ from lab.vim.model import BUILD, Network, NetworkSpec, Port, PortSpec, Server, S
 from lab.vim.site import router_address
 from lab.vim.store import Config, Image, ServerRecord, SiteNetwork, State
 
-#: A label of a host name (RFC 1123, section 2.1).
-_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _MTU = range(576, 65536)  # RFC 791's datagram everyone takes; the largest a veth takes
 _MAX_PORTS = 26
 
@@ -136,11 +133,6 @@ def check_server(spec: ServerSpec, config: Config) -> Image:
         known = ", ".join(sorted(config.images))
         raise VimError(
             f"Image not found with this criteria: '{spec.image}' (this VIM has: {known})."
-        )
-    if not _HOSTNAME.fullmatch(spec.hostname):
-        raise VimError(
-            f"Invalid input for hostname: '{spec.hostname}' must be 1 to 63 letters, digits "
-            "and inner hyphens."
         )
     for what, value in (
         ("vcpus", spec.vcpus),

@@ -19,7 +19,7 @@ from flavours import WAIT, Flavour, once
 from support.juju_operator import kill_unit_agent
 from vdus import healthy, refused
 
-from lab.errors import InvalidValueError
+from lab.errors import VcaError
 from lab.vca.model import Model
 
 pytestmark = pytest.mark.schedule(idle=True, order=6)
@@ -177,7 +177,7 @@ def test_manual_peers_that_make_no_sense_are_one_sentence(
 def test_the_schema_stops_what_it_can(
     related: Model, action: str, params: dict[str, object]
 ) -> None:
-    with pytest.raises(InvalidValueError):
+    with pytest.raises(VcaError):
         related.enqueue_action("mme", action, params)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lab.errors import InvalidValueError, NotFoundError
+from lab.errors import NotFoundError, VcaError
 from lab.vca import applications, relations
 from lab.vca.model import Model
 from lab.vca.state import ModelDocument, OptionValue
@@ -49,7 +49,7 @@ def remove_relation(model: Model, first: str, second: str) -> None:
         else:
             raise NotFoundError(f'relation "{first} {second}" not found')
         if relation.is_peer:
-            raise InvalidValueError(f'cannot remove relation "{relation.key}": is a peer relation')
+            raise VcaError(f'cannot remove relation "{relation.key}": is a peer relation')
         relation.life = "dying"
         relations.drop_if_over(document, relation)
 

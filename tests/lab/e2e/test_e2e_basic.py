@@ -40,7 +40,7 @@ from vpnaas.status import LASTING
 from vpnaas.vdu import machine
 
 from builder.tree import Tree
-from lab.errors import AlreadyExistsError, NbiError
+from lab.errors import NbiError, VcaError
 from lab.lcm import heartbeat
 from operate.targets import targets
 
@@ -87,7 +87,7 @@ def unrelated(service: Service) -> Iterator[Controlled]:
             yield controlled
         except BaseException:
             controlled.settle()
-            with suppress(AlreadyExistsError):
+            with suppress(VcaError):
                 controlled.model.add_relation(*relation(service))
             controlled.settle()
             controlled.update_status()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from vca_support import WAIT, databag, on, runs, write_charm
 
-from lab.errors import InvalidValueError, NotFoundError, WaitTimeoutError
+from lab.errors import NotFoundError, VcaError, WaitTimeoutError
 from lab.vca.events import Event
 from lab.vca.model import Model
 
@@ -63,7 +63,7 @@ def test_an_application_means_its_leader_and_a_unit_itself(app: Model) -> None:
 def test_wrong_parameters_are_refused_and_nothing_is_queued(
     app: Model, params: dict[str, object], text: str
 ) -> None:
-    with pytest.raises(InvalidValueError) as caught:
+    with pytest.raises(VcaError) as caught:
         app.enqueue_action("a", "measure", params)
     assert str(caught.value) == f"validation failed: {text}"
     assert app._view().units["a/0"].pending_actions == []
@@ -72,7 +72,7 @@ def test_wrong_parameters_are_refused_and_nothing_is_queued(
 def test_unknown_parameters_pass_unless_the_action_says_no(app: Model) -> None:
     # Juju 2.9's default; OSM checks the names itself.
     assert app.run_action("a", "measure", {"link": "s6a", "more": 1}, WAIT).status == "completed"
-    with pytest.raises(InvalidValueError, match="Additional properties are not allowed"):
+    with pytest.raises(VcaError, match="Additional properties are not allowed"):
         app.enqueue_action("a", "strict", {"more": 1})
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.juju_operator import remove_relation
 from vca_support import WAIT, events, log_text, logged, on, runs, write_charm
 
-from lab.errors import InvalidValueError, NotFoundError
+from lab.errors import NotFoundError, VcaError
 from lab.vca.model import Model
 
 SETTLED = """
@@ -91,7 +91,7 @@ def test_the_hook_that_failed_is_the_one_in_the_shell(idle_model: Model, tmp_pat
     idle_model.deploy("a", charm)
     with idle_model:
         idle_model.wait_for(lambda s: s.units["a/0"].agent == "error", WAIT)
-        with pytest.raises(InvalidValueError, match="has to run config-changed first"):
+        with pytest.raises(VcaError, match="has to run config-changed first"):
             idle_model.replay("a/0", "install")
     assert "config-changed" in in_a_shell(
         idle_model, "", "touch $HOME/mended; ./dispatch && echo $JUJU_HOOK_NAME; exit\n"
@@ -116,5 +116,5 @@ def test_only_what_is_recorded_comes_again(model: Model, tmp_path: Path) -> None
         model.replay("a/0", "7")
     remove_relation(model, "a:db", "b:db")
     model.wait_idle(WAIT)
-    with pytest.raises(InvalidValueError, match="is about something removed"):
+    with pytest.raises(VcaError, match="is about something removed"):
         model.replay("a/0", "db-relation-changed")

@@ -414,9 +414,9 @@ def test_an_error_of_the_lab_is_an_answer_and_in_the_log(
         raise RecursionError("too deep")
 
     monkeypatch.setitem(TOOLS, "config-get", fail)  # type: ignore[arg-type]
-    server = ToolServer(tmp_path / "context", "me", desk.context())
+    server = ToolServer(tmp_path / "context", desk.context())
     try:
-        answer = server._answer([b"me", b"/", b"config-get"], None)
+        answer = server._answer([b"/", b"config-get"], None)
     finally:
         server.close()
     assert answer[0] == 1
