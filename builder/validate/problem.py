@@ -8,6 +8,7 @@ from typing import Any, Literal
 from builder import documents
 
 Severity = Literal["refused", "silent"]
+HALF = 900  # Characters of a sentence that are shown at the least from its beginning and its end.
 _FOLDER = Path(__file__).parent
 SEVERITIES: dict[str, Severity] = {
     code: row[0]
@@ -28,6 +29,12 @@ class Problem:
     code: str  # Stable name of the rule, see docs/reference/validator.md.
     sentence: str  # The problem and the allowed values.
     osm_message: str = ""  # Text of OSM's own rejection, "" if there is none.
+
+    def __post_init__(self) -> None:
+        """Leave out the middle of what a huge value made long."""
+        for name in ("sentence", "osm_message"):
+            if len(text := getattr(self, name)) > 2 * HALF:
+                object.__setattr__(self, name, f"{text[:HALF]} ... {text[-HALF:]}")
 
 
 def choices(known: Iterable[str]) -> str:

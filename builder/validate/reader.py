@@ -164,16 +164,9 @@ def _reader(path: Path) -> Callable[[Path], Package]:
     if path.suffix in DESCRIPTOR_ENDINGS:
         return _from_descriptor
     # OSM's client derives the type of archive from the file's name.
-    if path.suffix == ".zip" or (path.suffix not in (".gz", ".tgz") and _is_zip(path)):
+    if path.suffix == ".zip" or (path.suffix not in (".gz", ".tgz") and zipfile.is_zipfile(path)):
         return _from_zip
     return _from_tar
-
-
-def _is_zip(path: Path) -> bool:
-    try:
-        return zipfile.is_zipfile(path)
-    except OSError:
-        return False
 
 
 def place_of(name: str, file: str) -> str:

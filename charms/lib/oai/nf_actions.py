@@ -14,13 +14,7 @@ from vpnaas.vdu import machine, secret_store
 from . import kinds, logs, n3iwf, params, part, pdn, values
 from .model import SECRETS_FILE, SUBSCRIBER_FILE, Part
 from .n3iwf import N3iwf
-from .network_function import (
-    ACTION_WAIT,
-    FUNCTIONS_KEY,
-    FunctionActions,
-    NetworkFunction,
-    Request,
-)
+from .network_function import ACTION_WAIT, FUNCTIONS_KEY, FunctionActions, NetworkFunction, Request
 from .params import NONE
 
 

@@ -221,3 +221,13 @@ def test_a_wrong_file_of_a_charm_is_told_in_words_of_yaml(file, old, new, says, 
     made.charm(file, old, new)
     (problem,) = [p for p in problems(made, tmp_path) if p.code == "charm-file"]
     assert problem.sentence.endswith(says)
+
+
+def test_a_huge_value_is_not_shown_as_a_whole(tmp_path):
+    made = ns()
+    made.put("vnfd-id/0", "a" * 70000)
+    found = problems(made, tmp_path)
+    assert {"vnfd-unknown", "vnfd-reference"} <= {problem.code for problem in found}
+    for problem in found:
+        assert len(problem.sentence) + len(problem.osm_message) < 4000
+        assert "; allowed: " in problem.sentence
