@@ -576,6 +576,8 @@ class Vim:
         if record is not None:
             for port in record.server.ports:
                 fabric.delete_device(self.fabric, port.device)
+            for netns in (self.home.vca_netns, self.site.router):
+                fabric.forget(netns, [port.ip for port in record.server.ports])
         shutil.rmtree(vdu.directory, ignore_errors=True)
 
     def _apply_rules(self, state: State) -> None:

@@ -6,6 +6,7 @@ import platform
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -64,6 +65,21 @@ def test_password_login_is_an_option(
     assert output(vim, server, "passwd", "-S", "ubuntu").split()[1] == "P"
     assert output(vim, pair[0], "passwd", "-S", "ubuntu").split()[1] == "L"
     vim.delete_tag("pw")
+
+
+def test_a_server_with_the_address_of_a_former_one_is_reached_at_once(
+    vim: Vim, boot: Boot, spec: Callable[..., ServerSpec], ssh: Ssh
+) -> None:
+    seen = []
+    for name in ("former", "present"):
+        server = boot(spec(name), tag="former")[0]
+        began = time.monotonic()
+        assert ssh(server, "hostname").stdout == f"{name}\n"
+        seen.append(server.ports[0])
+        vim.delete_tag("former")
+    # The kernel believes a former MAC for half a minute.
+    assert time.monotonic() - began < 10
+    assert (seen[0].ip, seen[0].mac) == (seen[1].ip, seen[0].mac) != (seen[1].ip, seen[1].mac)
 
 
 def test_every_server_has_host_keys_of_its_own(vim: Vim, pair: list[Server]) -> None:
