@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 
+_LITTLE = 1 << 16  # Free bytes of a file system that is full.
+
 
 def start_time(pid: int) -> int | None:
     """Start of a process in clock ticks since boot (proc(5), stat field 22); None when gone.
@@ -95,6 +97,15 @@ class ProcessRef:
                 gone = not self.alive()
             if gone:
                 return
+
+
+def last_words(log: Path, silent: str = "no reason known") -> str:
+    """Return the last line of a program's log; without one, whether the disk is full."""
+    if log.exists() and (text := log.read_text(errors="replace").strip()):
+        return text.splitlines()[-1].strip().rstrip(".")
+    room = os.statvfs(log.parent)
+    full = room.f_bfree * room.f_frsize < _LITTLE
+    return f"there is no room left in the folder {log.parent}" if full else silent
 
 
 def launch(

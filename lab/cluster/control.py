@@ -14,7 +14,7 @@ from builder import documents
 from builder.programs import output
 from lab import files
 from lab.errors import ClusterError
-from lab.procs import ProcessRef, launch, start_time
+from lab.procs import ProcessRef, last_words, launch, start_time
 
 BUILT = Path(__file__).resolve().parents[2] / ".cache" / "bin"
 """Where the set-up script puts the programs."""
@@ -117,8 +117,7 @@ class Cluster:
             if not self._runs("api"):
                 break
             time.sleep(0.3)
-        log = (self.folder / "api.log").read_text(errors="replace").strip().splitlines()
-        raise ClusterError(f"the API server is not ready: {(log or ['no log'])[-1]}")
+        raise ClusterError(f"the API server is not ready: {last_words(self.folder / 'api.log')}")
 
     def _run(self, name: str, *command: str) -> None:
         if self._runs(name):

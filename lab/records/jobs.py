@@ -7,7 +7,6 @@ id and start time: another process may get the same id later.
 import os
 import sys
 import time
-from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
@@ -65,10 +64,9 @@ def record_worker(store: Store, op_id: str, pid: int, collection: str = OPS) -> 
 def ending(store: Store, operation: Document) -> str:
     """Say how a worker ended that left no result, with the last line it printed."""
     log = operation_folder(store.home, operation["_id"]) / "worker.log"
-    with suppress(OSError):
-        if lines := log.read_text(errors="replace").strip().splitlines():
-            return f"the process running the operation has ended: {lines[-1].strip()}"
-    return "the process running the operation was killed"
+    words = procs.last_words(log, "") if log.parent.exists() else ""
+    how = f"has ended: {words}" if words else "was killed"
+    return f"the process running the operation {how}"
 
 
 def alive(operation: Document) -> bool:

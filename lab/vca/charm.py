@@ -109,8 +109,6 @@ def pack(source: Path, target: Path) -> list[str]:
 
     `target` must not exist; after an error it may have some files.
     """
-    if not source.is_dir():
-        raise VcaError(f"{source} is not a folder")
     root = source.resolve()
     read_charm(root)
     warnings: list[str] = []

@@ -17,6 +17,7 @@ from pathlib import Path
 from string import Template
 
 from lab.errors import VimError
+from lab.procs import last_words
 from lab.vim.addresses import link_local
 from lab.vim.model import Network, Port
 from lab.vim.run import ip_batch, start, tool
@@ -223,9 +224,9 @@ CAPTURE_LIMIT = 512 * 1024 * 1024
 _COUNTS = re.compile(rb"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets?")
 
 
-def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0) -> None:
+def _catch_up(process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until tcpdump has written all frames received so far; when it ends, the rest is lost."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 10
     known, due = 0, None
     while time.monotonic() < end:
         if process.poll() == -signal.SIGXFSZ:
@@ -242,8 +243,7 @@ def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0
             if written >= due:
                 return
         time.sleep(0.005)
-    last_line = log.read_text(errors="replace").strip().splitlines()[-1:]
-    raise VimError(f"tcpdump has not written all frames after {seconds:.0f} s: {last_line}")
+    raise VimError(f"tcpdump has not written all frames after 10 s: {last_words(log)}")
 
 
 @contextlib.contextmanager

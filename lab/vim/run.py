@@ -11,8 +11,6 @@ from builder.programs import output
 from lab import procs
 from lab.errors import VimError
 
-_LITTLE = 1 << 16  # Free bytes of a file system that is full.
-
 
 def tool(argv: Sequence[str], stdin: str | None = None) -> str:
     """Run a tool to its end and return what it printed."""
@@ -37,15 +35,6 @@ def ip_batch(netns: str, *commands: str) -> None:
     tool(["ip", "-n", netns, "-batch", "-"], "\n".join(commands) + "\n")
 
 
-def last_words(log: Path) -> str:
-    """Return the last line of a program's log, or why it has none."""
-    if log.exists() and (text := log.read_text(errors="replace").strip()):
-        return text.splitlines()[-1].rstrip(".")
-    room = os.statvfs(log.parent)
-    full = room.f_bfree * room.f_frsize < _LITTLE
-    return f"there is no room left in the folder {log.parent}" if full else "no reason known"
-
-
 def start(
     argv: Sequence[str],
     log: Path,
@@ -63,7 +52,7 @@ def start(
     try:
         while not ready(process.pid):
             if process.poll() is not None or time.monotonic() > end:
-                raise VimError(f"{failure}: {last_words(log)}.")
+                raise VimError(f"{failure}: {procs.last_words(log)}.")
             time.sleep(0.01)
     except BaseException:
         process.kill()

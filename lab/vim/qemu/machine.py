@@ -27,7 +27,7 @@ import psutil
 
 from lab import files
 from lab.errors import STOPPED, VimError
-from lab.procs import ProcessRef
+from lab.procs import ProcessRef, last_words
 from lab.vim import cgroups, cloudinit, fabric, host, registry
 from lab.vim.model import ACTIVE, BUILD, ERROR, FIRST_NIC_SLOT, SHUTOFF, Network, Server, ServerSpec
 from lab.vim.namespaced import listening
@@ -36,7 +36,7 @@ from lab.vim.qemu.accelerator import EMULATED, accelerator
 from lab.vim.qemu.bake import Baked, check_tools, listed_packages
 from lab.vim.qemu.images import STORE, bake, baked, use
 from lab.vim.qemu.monitor import AGENT, MONITOR, agent, monitor, read_file, understood
-from lab.vim.run import ip_batch, last_words, tool
+from lab.vim.run import ip_batch, tool
 from lab.vim.store import Config, Image, ServerRecord, locked, read_json
 from lab.vim.vdu import Tell, Vdu, lost
 
@@ -229,7 +229,8 @@ class Machine(Vdu):
     def _limit_console(self) -> None:
         """Move a long log of the console to console.old; QEMU goes on at the start of the log.
 
-        What cloud-init said of its result stays: a guest without an agent has it only there.
+        On a full disk the log is lost. What cloud-init said of its result stays: a guest without an
+        agent has it only there.
         """
         if self._written() <= _CONSOLE_LIMIT:
             return
@@ -239,7 +240,8 @@ class Machine(Vdu):
             kept = [line for line in self._shown().splitlines() if _TELLING.search(line)]
             with self.console_log.open("r+b") as file:
                 file.seek(size - _CONSOLE_LIMIT)
-                (self.directory / "console.old").write_bytes(file.read(_CONSOLE_LIMIT))
+                with contextlib.suppress(OSError):
+                    (self.directory / "console.old").write_bytes(file.read(_CONSOLE_LIMIT))
                 file.truncate(0)
             self._begin.write_text("0", encoding="ascii")
             with self.console_log.open("a", encoding="utf-8") as file:

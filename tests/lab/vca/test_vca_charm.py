@@ -340,8 +340,6 @@ def test_deploy_twice_and_unknown_things(app: Model, tmp_path: Path) -> None:
     ):
         with pytest.raises(NotFoundError, match="not found"):
             call()
-    with pytest.raises(VcaError, match="is not a folder"):
-        app.deploy("c", tmp_path / "nowhere")
     with pytest.raises(VcaError, match="must not be negative"):
         add_units(app, "a", -1)
     with pytest.raises(VcaError, match="250 units"):

@@ -12,9 +12,13 @@ import pytest
 from support.waiting import wait_until
 
 from lab.errors import VimError
+from lab.records import jobs
+from lab.records.operations import operation_folder
+from lab.records.store import Store
 from lab.vim.account import Vim, clean
 from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 from lab.vim.namespaced import why_shared_users
+from lab.vim.qemu.machine import Machine
 from lab.vim.run import start
 
 pytestmark = pytest.mark.lab
@@ -96,13 +100,21 @@ def test_a_vdu_runs_and_reboots_on_a_full_disk(
             vim.stop(server.id)
             vim.start(server.id)
             assert vim.wait_active(server.id, 90).status == "ACTIVE"
-        # A program that could not write why it ended.
-        (tmp_path / "log").touch()
-        with (
-            full(tmp_path),
-            pytest.raises(VimError, match=f"no room left in the folder {tmp_path}"),
-        ):
-            start(["false"], tmp_path / "log", lambda _: False, "It did not start")
+        # Programs that could not write why they ended, and the log of a machine's console.
+        folder = operation_folder(tmp_path, "1")
+        folder.mkdir(parents=True)
+        for log in (tmp_path / "log", folder / "worker.log"):
+            log.touch()
+        machine = Machine(tmp_path, tmp_path, "", tmp_path)
+        machine.console_log.write_bytes(b"y\n" * (1 << 20) + b"more\n")
+        (tmp_path / "console.begin").write_text("0")
+        with full(tmp_path):
+            with pytest.raises(VimError, match=f"no room left in the folder {tmp_path}"):
+                start(["false"], tmp_path / "log", lambda _: False, "It did not start")
+            reason = jobs.ending(Store(tmp_path), {"_id": "1"})
+            assert reason.endswith(f"has ended: there is no room left in the folder {folder}")
+            machine._limit_console()
+            assert machine.console_log.stat().st_size == 0
     finally:
         clean(tmp_path)
         subprocess.run(["umount", tmp_path], check=True)
