@@ -102,7 +102,8 @@ def _of_link(request: Request, described: Document) -> Iterator[Problem]:
 
 
 def _elsewhere(request: Request, name: str, place: str, link: Document) -> Iterator[Problem]:
-    """Connection points that get an address on a link, and are at another one."""
+    """Connection points that get an address on a link, and are at another one or stand twice."""
+    seen = set()
     for at, point, _ in walk(link, "vnfd-connection-point-ref[]", place):
         index, end = point["member-vnf-index-ref"], point["vnfd-connection-point-ref"]
         ends = [
@@ -112,9 +113,12 @@ def _elsewhere(request: Request, name: str, place: str, link: Document) -> Itera
             if (member, other) == (index, name)
         ]
         known = ids((request.vnfds.get(index) or {}).get("ext-cpd"))
+        spot = f"{at}/vnfd-connection-point-ref"
         if end in known and end not in ends:
-            spot = f"{at}/vnfd-connection-point-ref"
             yield request.tell("params-cpd/link", spot, end=end, link=name, may=ends)
+        elif (index, end) in seen:
+            yield request.tell("params-twice", spot, end=end, index=index)
+        seen.add((index, end))
 
 
 def service(request: Request) -> Iterator[Problem]:

@@ -299,6 +299,13 @@ CASES = [
         at="vld[0]/ip-profile",
     ),
     Case(
+        "params-twice",
+        lambda d: d["vld"][0]["vnfd-connection-point-ref"].append(
+            {**d["vld"][0]["vnfd-connection-point-ref"][0], "ip-address": "10.0.0.77"}
+        ),
+        at="vld[0]/vnfd-connection-point-ref[1]/vnfd-connection-point-ref",
+    ),
+    Case(
         "params-twice", lambda d: d["vld"].append({"name": d["vld"][0]["name"]}), at="vld[1]/name"
     ),
     Case(

@@ -448,6 +448,14 @@ def test_parameters_of_a_slice_are_those_of_its_services():
     }
 
 
+def test_a_second_entry_of_a_service_in_a_slice_is_told():
+    own = copy.deepcopy(PARAMS)
+    del own["vld"][0]["ip-profile"]
+    document = {"netslice-subnet": [{"id": name, **own} for name in ("core", "edge", "core")]}
+    (found,) = validate_params("nsi", document, slice_catalog())
+    assert (found.code, found.path) == ("params-twice", "parameters: netslice-subnet[2]/id")
+
+
 def test_what_lcm_drops_of_a_link_in_a_slice_is_told():
     services = [{"id": name, **copy.deepcopy(PARAMS)} for name in ("core", "edge")]
     document = {"netslice-subnet": services}
