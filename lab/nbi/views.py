@@ -1,11 +1,11 @@
 """The lab's records as NBI shows them, with the additional fields that OSM's clients read."""
 
-import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lab.errors import LcmError
+from lab.records.journal import events
 from lab.records.operations import operation_folder
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, VNFRS, Store
 
@@ -199,18 +199,8 @@ def _operation(document: Document, store: Store) -> Document:
 
 def _stage(store: Store, op_id: str) -> str:
     """Return the last stage a worker wrote into the progress of its operation."""
-    try:
-        lines = (operation_folder(store.home, op_id) / "events.jsonl").read_bytes().splitlines()
-    except OSError:
-        return ""
-    for line in reversed(lines):
-        try:
-            event = json.loads(line)
-        except ValueError:  # the worker is writing this line
-            continue
-        if event["kind"] == "stage":
-            return str(event["text"])
-    return ""
+    told = events(operation_folder(store.home, op_id) / "events.jsonl")
+    return next((str(event["text"]) for event in reversed(told) if event["kind"] == "stage"), "")
 
 
 def _admin(document: Mapping[str, Any]) -> Document:

@@ -6,7 +6,7 @@ A file with one JSON object per line. A watcher may be another process and may s
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,26 +53,23 @@ class Tail:
         self._stream = path.open("rb")
         self._rest = b""
 
-    def new_events(self) -> Iterator[Event]:
-        """Yield the complete lines appended since the last call."""
-        data = self._rest + self._stream.read()
-        complete, newline, self._rest = data.rpartition(b"\n")
-        if not newline:
-            return
-        for line in complete.splitlines():
-            event: Event = json.loads(line)
-            yield event
-
-    def close(self) -> None:
-        self._stream.close()
+    def new_events(self) -> list[Event]:
+        """Return the complete lines appended since the last call."""
+        *lines, self._rest = (self._rest + self._stream.read()).split(b"\n")
+        return _parsed(lines)
 
 
 def events(path: Path) -> list[Event]:
     """Return all events of a journal; none without a file."""
-    if not path.exists():
-        return []
-    tail = Tail(path)
     try:
-        return list(tail.new_events())
-    finally:
-        tail.close()
+        return _parsed(path.read_bytes().splitlines())
+    except FileNotFoundError:
+        return []
+
+
+def _parsed(lines: Iterable[bytes]) -> list[Event]:
+    result = []
+    for line in lines:
+        with suppress(ValueError):  # cut by a full disk, or not complete yet
+            result.append(json.loads(line))
+    return result

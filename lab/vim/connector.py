@@ -82,15 +82,17 @@ def create(
     ``url`` and ``login`` (``user``, ``password``, ``tenant``) are for an OpenStack. ``tell`` is
     called with a line for each step that takes minutes.
     """
-    real = vim_type == OPENSTACK and _answers(url)
+    real = False
+    if vim_type == OPENSTACK and url:
+        from lab.vim.openstack import OpenStack, answers
+
+        real = answers(url)
     if Vim.names(home) if real else Home.at(home).openstacks:
         raise VimError(
             "A lab has accounts of this machine or of OpenStacks, not both, as charms of one "
             "reach no VDUs of the other: take another --home."
         )
     if real:
-        from lab.vim.openstack import OpenStack
-
         OpenStack.create(home, name, config, url, login or {})
         return ""
     said = _remark(vim_type, url)
@@ -98,12 +100,6 @@ def create(
         tell(said)
     Vim.create(home, name, config, TYPES.get(vim_type, TYPES["lab"]), tell)
     return said
-
-
-def _answers(url: str) -> bool:
-    from lab.vim.openstack import answers
-
-    return bool(url) and answers(url)
 
 
 def _remark(vim_type: str, url: str) -> str:

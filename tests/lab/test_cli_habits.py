@@ -35,7 +35,7 @@ from lab.cli.commands import DEFAULT_HOME, cli, main
 from lab.cli.links import SPARE
 from lab.errors import NbiError, spoken, unknown
 from lab.nbi.engine import Engine
-from lab.records.journal import Journal, Tail
+from lab.records.journal import Journal, Tail, events
 from lab.records.store import NSIS, NSRS, Store
 from lab.vim import dataplane
 
@@ -451,6 +451,20 @@ def test_long_silence_is_told(
     result = out.getvalue().count("1 s: Stage 2/5: deployment")
     assert ("(1 s)" in out.getvalue()) if terminal else result >= 1
     assert terminal or out.getvalue().count("Stage 2/5") >= 3
+
+
+def test_a_line_that_a_full_disk_cut_ends_no_watching(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    tail, journal = Tail(path), Journal(path)
+    journal.write("stage", "ns", "one")
+    with path.open("a") as stream:
+        stream.write('{"time": 1, "kind": "no')
+    journal.write("note", "ns", "lost with it")
+    journal.write("end", "ns", "Done", state="COMPLETED")
+    journal.close()
+    told = ["one", "Done"]
+    assert [event["text"] for event in tail.new_events()] == told
+    assert [event["text"] for event in events(path)] == told
 
 
 def test_progress_on_a_narrow_terminal_keeps_the_names_whole() -> None:

@@ -452,10 +452,6 @@ class OpenStack:
     def destroy(self) -> None:
         """Remove all that the account has made, and its record."""
         self.delete_tag(None)
-        self.forget()
-
-    def forget(self) -> None:
-        """Remove the record only."""
         shutil.rmtree(self._path.parent, ignore_errors=True)
 
     def _marked(self, mark: str) -> list[dict[str, str]]:
