@@ -52,6 +52,15 @@ def rules(vnf: Vnf, *lines: str, hook: str = "input") -> Iterator[None]:
         vnf.out("nft", "delete", "table", "inet", "trouble")
 
 
+def answered(vnf: Vnf) -> tuple[dict[str, Any], str]:
+    """Return what show-status says of a link, and the operation; charms may go on meanwhile."""
+    engine, link = vnf.service.lab.engine, LINKS[vnf.index]
+    op_id = vnf.service.begin(vnf.index, "show-status", link=link)
+    while (done := engine.operation(op_id))["operationState"] == "PROCESSING":
+        time.sleep(0.1)
+    return json.loads(done["detailed-status"]["output"])[link], op_id
+
+
 def is_red_when_asked(vnf: Vnf, other: Vnf, rule: str) -> None:
     """Cut a link that is up, at its other end; check that show-status says so in time, and why."""
     link, engine = LINKS[vnf.index], vnf.service.lab.engine
@@ -59,12 +68,10 @@ def is_red_when_asked(vnf: Vnf, other: Vnf, rule: str) -> None:
     def asked() -> tuple[dict[str, Any], float]:
         """Return what show-status says of the link, and how long it took."""
         began = time.monotonic()
-        op_id = vnf.service.begin(vnf.index, "show-status", link=link)
-        while (done := engine.operation(op_id))["operationState"] == "PROCESSING":
-            time.sleep(0.1)
+        shown, op_id = answered(vnf)
         took = time.monotonic() - began
         wait(lambda: not jobs.alive(engine.operation(op_id)), "the charms are idle")
-        return json.loads(done["detailed-status"]["output"])[link], took
+        return shown, took
 
     def looked() -> tuple[dict[str, Any], float]:
         """Ask until the peer was asked, too: one that was heard just now is not.
