@@ -176,8 +176,9 @@ def test_parameters_of_a_services_own_charm(engine: Engine, tmp_path: Path) -> N
 
 def test_parameters_that_disagree(engine: Engine) -> None:
     document = copy.deepcopy(PARAMS)
-    document["additionalParamsForVnf"][0]["additionalParams"]["vpn_technology"] = "wiregaurd"
-    assert "'wiregaurd'; allowed: wireguard" in created(engine, document)
+    inner = {"s1c_inner_address": "10.9.0.1/24", "s1u_inner_address": "10.9.0.129/25"}
+    document["additionalParamsForVnf"][0]["additionalParams"] |= inner
+    assert "10.9.0.129/25, which overlaps 10.9.0.0/24 of its s1c" in created(engine, document)
 
 
 def test_parameters_that_are_no_parameters(engine: Engine) -> None:
