@@ -18,6 +18,8 @@ COLUMNS = {
     "rate": "rate", "key age": "key_age", "loss": "loss", "reason": "reason",
 }  # fmt: skip
 """Heading and attribute of each column that people see."""
+SPARE = ("link", "outer", "technology", "since", "inner", "rate", "key age", "service")
+"""Columns that go where the terminal is narrow, the first one first."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,13 @@ class Link:
             heading: units.get(attribute, str(getattr(self, attribute)))
             for heading, attribute in COLUMNS.items()
         }
+
+
+def columns(found: Sequence[Link]) -> dict[str, list[str]]:
+    """Return the columns for people, by heading; one without a word is no help."""
+    rows = [link.cells() for link in found]
+    every = {heading: [row[heading] for row in rows] for heading in COLUMNS}
+    return {heading: cells for heading, cells in every.items() if any(cells)} or {"link": []}
 
 
 def links(

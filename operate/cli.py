@@ -12,14 +12,14 @@ import yaml
 
 from builder.commands import SETTINGS, Group
 from builder.files import replace
-from builder.terminal import PlainConsole, tell
+from builder.terminal import tell
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
 from operate.access import Access, dist_option, osm_options, timeout_option
 from operate.client import Client
 from operate.ending import clean_up_when_ended
 from operate.join import End, join, part
-from operate.links import links, shown
+from operate.links import links, show
 from operate.slices import Joiner, Record, follow, join_slices
 from operate.targets import PORT, targets
 from operate.upkeep import rotate, upgrade
@@ -173,7 +173,7 @@ def links_command(services: tuple[str, ...], as_json: bool, access: Access) -> N
     if as_json:
         tell(json.dumps([asdict(link) for link in found], indent=1))
     else:
-        PlainConsole(highlight=False).print(shown(found))
+        show(found)
 
 
 @main.command()

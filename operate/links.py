@@ -4,11 +4,9 @@ import json
 import time
 from collections.abc import Collection, Iterator, Sequence
 
-from rich.table import Table
-from rich.text import Text
-
-from builder.link_table import COLUMNS, Answer, Link
+from builder.link_table import SPARE, Answer, Link, columns
 from builder.link_table import links as table
+from builder.terminal import console, fitted
 from operate.client import OperateError, understood
 from operate.osm import SERVICES, Osm, charms_of
 
@@ -48,10 +46,8 @@ def _answers(osm: Osm, key: str, name: str) -> Iterator[Answer]:
         yield Answer(name, called, time.time(), said, problem)
 
 
-def shown(found: Sequence[Link]) -> Table:
-    rows = [link.cells() for link in found]
-    headings = [heading for heading in COLUMNS if any(row[heading] for row in rows)]
-    drawn = Table(*headings)
-    for link, row in zip(found, rows, strict=True):
-        drawn.add_row(*(Text(row[heading], STYLES.get(link.state, "")) for heading in headings))
-    return drawn
+def show(found: Sequence[Link]) -> None:
+    """Print the links, in the colour of their state."""
+    out = console(200)
+    styles = [STYLES.get(link.state, "") for link in found]
+    out.print(fitted(columns(found), out.width, SPARE, styles), crop=False)

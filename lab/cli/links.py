@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import click
 
-from builder.link_table import COLUMNS, Link
+from builder.link_table import COLUMNS, SPARE, Link, columns
 from builder.link_table import links as table
 from lab.cli.context import Lab, pass_lab
 from lab.cli.names import SERVICE_OR_SLICE
@@ -18,8 +18,6 @@ from lab.records.store import NSIS, NSRS
 
 PATIENCE = 2.0
 """Seconds to wait for an operation to end; then the last look is shown, with its age."""
-SPARE = ("link", "outer", "technology", "since", "inner", "rate", "key age", "service")
-"""Columns that go where the terminal is narrow, the first one first; `-o wide` shows them."""
 AT_ONCE = 2  # Services that are asked at the same time.
 
 
@@ -47,14 +45,10 @@ def links(lab: Lab, name: str | None, everything: bool) -> None:
 
 def _show(lab: Lab, found: list[Link]) -> None:
     if lab.out.as_json:
-        columns = {heading: [field] for heading, field in COLUMNS.items()}
-        lab.out.rows([dataclasses.asdict(link) for link in found], columns)
+        fields = {heading: [field] for heading, field in COLUMNS.items()}
+        lab.out.rows([dataclasses.asdict(link) for link in found], fields)
         return
-    cells = [link.cells() for link in found]
-    # A column without a word is no help.
-    shown = [heading for heading in COLUMNS if any(row[heading] for row in cells)]
-    spare = [heading for heading in SPARE if heading in shown]
-    lab.out.rows(cells, {heading: [heading] for heading in shown or ["link"]}, spare)
+    lab.out.table(columns(found), SPARE)
 
 
 def _services(lab: Lab, name: str | None) -> list[str]:

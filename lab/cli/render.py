@@ -9,11 +9,10 @@ import yaml
 from rich.table import Table
 from rich.text import Text
 
-from builder.terminal import PlainConsole, plain
+from builder.terminal import PlainConsole, console, fitted, plain
 from lab.errors import spoken, unknown
 
 LITERAL = "literal"  # Form of one document as YAML, in its own order.
-SENTENCE = 24  # Width below which a column of sentences is not shrunk, in characters.
 
 
 class Output:
@@ -23,11 +22,8 @@ class Output:
         # "" for tables that fit the terminal, "wide" for all columns; "json" or "yaml" for a
         # document; else the name of a field, or several with dots, for its value alone.
         self.form = form
-        self.out = PlainConsole(highlight=False, soft_wrap=False)
+        self.out = console(200)
         self.progress = PlainConsole(stderr=True, highlight=False)
-        if not self.out.is_terminal:
-            # A pipe has no width; without this rich would cut columns at 80 characters.
-            self.out = PlainConsole(highlight=False, width=200)
 
     @property
     def as_json(self) -> bool:
@@ -58,23 +54,12 @@ class Output:
             heading: [_cell(_dig(document, keys)) for document in documents]
             for heading, keys in columns.items()
         }
-        widths = {heading: _least(heading, column) for heading, column in cells.items()}
-        for heading in spare:
-            if self.form != "wide" and _total(widths) > self.out.width:
-                del cells[heading], widths[heading]
-        table = Table()
-        for heading, column in cells.items():
-            width = widths[heading]
-            # A heading takes lines where the cells are short. Ids are copied: no line breaks there.
-            told = heading if len(heading) <= width else heading.replace(" ", "\n")
-            ids = width >= _longest(column)
-            table.add_column(told, overflow="fold", no_wrap=ids, min_width=width)
-        for row in zip(*cells.values(), strict=True):
-            table.add_row(*map(Text, row))
-        if _total(widths) > self.out.width:
-            # The terminal wraps whole lines, as it does osmclient's.
-            table.width = _total(widths)
-        self.out.print(table, crop=False)
+        self.table(cells, spare)
+
+    def table(self, cells: Mapping[str, Sequence[str]], spare: Sequence[str] = ()) -> None:
+        """Print columns by their headings; `-o wide` shows also those that may be spared."""
+        spared = () if self.form == "wide" else spare
+        self.out.print(fitted(cells, self.out.width, spared), crop=False)
 
     def operations(self, operations: Sequence[Mapping[str, Any]]) -> None:
         rows = [
@@ -160,23 +145,6 @@ class Output:
     def remark(self, text: str) -> None:
         """Print a remark for people on standard error."""
         self.progress.print(text, markup=False, soft_wrap=True)
-
-
-def _least(heading: str, column: Sequence[str]) -> int:
-    """Return the least width of a column. Only sentences may be wrapped."""
-    width = _longest(column)
-    if any(" " in cell for cell in column):
-        width = min(width, SENTENCE)
-    return max(width, *map(len, heading.split()))
-
-
-def _longest(column: Sequence[str]) -> int:
-    return max((len(line) for cell in column for line in cell.splitlines()), default=0)
-
-
-def _total(widths: Mapping[str, int]) -> int:
-    """Return the width of a table with its lines."""
-    return 1 + sum(width + 3 for width in widths.values())
 
 
 def _dig(document: Mapping[str, Any], keys: Sequence[str]) -> Any:

@@ -28,11 +28,10 @@ from benchmarks.__main__ import SUITES
 from benchmarks.__main__ import main as benchmarks
 from benchmarks.report import counts
 from builder.link_table import COLUMNS as LINK_COLUMNS
-from builder.link_table import Link
+from builder.link_table import SPARE, Link
 from lab.certificates import self_signed
 from lab.cli import context, lab_verbs, links, progress, render, watching
 from lab.cli.commands import DEFAULT_HOME, cli, main
-from lab.cli.links import SPARE
 from lab.errors import NbiError, spoken, unknown
 from lab.nbi.engine import Engine
 from lab.records.journal import Journal, Tail, events
