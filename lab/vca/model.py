@@ -300,7 +300,7 @@ class Model:
 
     def _endpoint(self, document: ModelDocument, text: str) -> tuple[Endpoint, int | None]:
         """Return an end of a relation, and how many relations it may have (None: any number)."""
-        app, name = relations.parse_endpoint(text)
+        app, _, name = text.partition(":")
         charm = self._runtime.charm_of(applications.find_alive(document, app))
         return relations.find_endpoint(charm, app, name)
 

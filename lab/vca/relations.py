@@ -5,8 +5,6 @@ databag at its last hook. The next hook comes from the difference to the present
 several changes become one hook: only the latest version counts.
 """
 
-import re
-
 from builder.declarations import Role
 from lab.errors import NotFoundError, VcaError
 from lab.vca.charm import Charm
@@ -26,16 +24,6 @@ CHANGED = "relation-changed"
 DEPARTED = "relation-departed"
 BROKEN = "relation-broken"
 COUNTERPART: dict[Role, Role] = {"provider": "requirer", "requirer": "provider", "peer": "peer"}
-
-_ENDPOINT = re.compile(r"^(?P<app>[^:\s]+):(?P<name>[^:\s]+)$")
-
-
-def parse_endpoint(text: str) -> tuple[str, str]:
-    """Split `app:endpoint`."""
-    match = _ENDPOINT.match(text)
-    if match is None:
-        raise VcaError(f'"{text}" is not of the form application:endpoint')
-    return match["app"], match["name"]
 
 
 def find_endpoint(charm: Charm, app: str, name: str) -> tuple[Endpoint, int | None]:

@@ -90,7 +90,7 @@ class Vim:
         """Make an account with its management network.
 
         Args:
-            name: letters, digits, ".", "_" and "-", at most 63.
+            name: a checked name, see :mod:`lab.vim.connector`.
             config: ``management_network_name`` (mgmtnet), ``management_subnet``
                 (10.250.<number>.0/24), ``images`` (a mapping from image name to
                 ``default_user`` and ``keep``) and the other fields of
@@ -99,10 +99,6 @@ class Vim:
             tell: called with a line for each step that takes minutes (making an image).
         """
         place = Home.at(home)
-        if not NAME.fullmatch(name):
-            raise VimError(
-                f"'{name}' is no VIM account name: letters, digits, '.', '_' and '-' are allowed."
-            )
         settings = parsed(Config, config or {})
         KINDS[kind].prepare(settings, tell)
         with locked(place.lock):

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from lab.errors import VimError
 from lab.vim.account import Vim
 from lab.vim.model import Network, NetworkSpec, Server, ServerSpec
-from lab.vim.store import Home
+from lab.vim.store import NAME, Home
 
 
 class VimConnector(Protocol):
@@ -82,6 +82,10 @@ def create(
     ``url`` and ``login`` (``user``, ``password``, ``tenant``) are for an OpenStack. ``tell`` is
     called with a line for each step that takes minutes.
     """
+    if not NAME.fullmatch(name):
+        raise VimError(
+            f"'{name}' is no VIM account name: letters, digits, '.', '_' and '-' are allowed."
+        )
     real = False
     if vim_type == OPENSTACK and url:
         from lab.vim.openstack import OpenStack, answers

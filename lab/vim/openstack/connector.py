@@ -41,7 +41,7 @@ from lab.vim.model import (
 )
 from lab.vim.openstack.access import Access, Settings, connection, refusals
 from lab.vim.openstack.asked import asking, may_come
-from lab.vim.store import NAME, Home, parsed
+from lab.vim.store import Home, parsed
 
 #: Key of a server's metadata with its owner.
 _KEY = "osm-lab"
@@ -86,10 +86,6 @@ class OpenStack:
 
         ``login`` has ``user``, ``password`` and ``tenant`` (the project).
         """
-        if not NAME.fullmatch(name):
-            raise VimError(
-                f"'{name}' is no VIM account name: letters, digits, '.', '_' and '-' are allowed."
-            )
         for what in ("user", "password", "tenant"):
             if not login.get(what):
                 raise VimError(f"An account of an OpenStack needs a {what}.")

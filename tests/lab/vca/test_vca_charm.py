@@ -292,7 +292,7 @@ def test_relations_juju_refuses(app: Model, tmp_path: Path) -> None:
         ("a:db", "a:web", NotFoundError, "no relations found"),
         ("a:db", "c:db", NotFoundError, "no relations found"),
         ("b:ring", "b:ring", NotFoundError, "no relations found"),
-        ("a", "b:db", VcaError, '"a" is not of the form application:endpoint'),
+        ("a:d b", "b:db", NotFoundError, 'application "a" has no "d b" relation'),
     ]
     for first, second, error, result in cases:
         with pytest.raises(error, match=re.escape(result)):

@@ -16,6 +16,7 @@ from lab.records import jobs
 from lab.records.operations import operation_folder
 from lab.records.store import Store
 from lab.vim.account import Vim, clean
+from lab.vim.connector import create
 from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 from lab.vim.namespaced import why_shared_users
 from lab.vim.qemu.machine import Machine
@@ -200,7 +201,7 @@ def test_account_refused(home: Path, vim: Vim) -> None:
     with pytest.raises(VimError, match="already exists"):
         Vim.create(home, vim.name)
     with pytest.raises(VimError, match="is no VIM account name"):
-        Vim.create(home, "../x")
+        create(home, "../x", "lab", {})
     with pytest.raises(VimError, match="could not be found"):
         Vim.open(home, "nobody")
     with pytest.raises(VimError, match=r"overlaps 10\.250\.1\.0/24 of VIM 'site-a'"):
