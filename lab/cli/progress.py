@@ -39,7 +39,8 @@ class Board:
     def after(self, seconds: float) -> str:
         """Record the elapsed seconds; return a log line that shows them."""
         self.seconds = int(seconds)
-        return f"{self.seconds} s: {self.stage or 'waiting for the worker'}"
+        working = "in progress" if self.rows else "waiting for the worker"
+        return f"{self.seconds} s: {self.stage or working}"
 
     def feed(self, event: Event) -> str | None:
         """Update the state from an event; return a log line, or ``None`` if it is no news."""

@@ -45,6 +45,13 @@ def test_a_hook_that_keeps_failing_is_told_once() -> None:
     assert board.rows["hss"].style == "red"
 
 
+def test_an_operation_without_stages_is_in_progress_once_it_told_something() -> None:
+    board = Board()
+    assert board.after(10.2) == "10 s: waiting for the worker"
+    board.feed({"kind": "vm", "subject": "client", "text": "rebuilding"})
+    assert board.after(20.2) == "20 s: in progress"
+
+
 def test_table_has_a_row_per_vnf_and_link() -> None:
     board = Board()
     for entry in (
