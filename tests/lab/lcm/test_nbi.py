@@ -821,5 +821,4 @@ def test_tail_reads_whole_lines_only_and_survives_deletion(tmp_path: Path) -> No
         path.unlink()
         stream.write(json.dumps({"kind": "half"})[5:] + "\n")
     assert [e["kind"] for e in tail.new_events()] == ["half"]
-    tail.close()
     journal.close()
