@@ -329,6 +329,7 @@ def containers(vnf: Vnf) -> set[str]:
     return {name.removesuffix(".json") for name in found.split()}
 
 
+@pytest.mark.long
 def test_a_container_of_somebody_else_stays_and_one_of_an_earlier_version_ends(
     core: Service,
 ) -> None:
