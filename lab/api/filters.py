@@ -30,8 +30,7 @@ def matching(documents: Iterable[Document], query: Iterable[tuple[str, str]]) ->
 
 
 def _meets(value: Any, texts: list[str]) -> bool:
-    values = value if isinstance(value, list) else [value]
-    return any(("" if v is None else str(v)) in texts for v in values)
+    return any(("" if v is None else str(v)) in texts for v in _flat(value))
 
 
 def _at(value: Any, path: list[str]) -> Any:

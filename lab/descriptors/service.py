@@ -48,12 +48,11 @@ def members(nsd: Mapping[str, Any], store: Store) -> dict[str, Document]:
 def service(nsr: Document, store: Store) -> Service:
     vnfds = members(nsr["nsd"], store)
     descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
-    params = nsr["instantiate_params"]
     instances: dict[tuple[str, str], list[int]] = {}
     for index, vnfr in vnfrs_of(store, nsr["_id"]).items():
         for vdur in vnfr["vdur"]:
             instances.setdefault((index, vdur["vdu-id-ref"]), []).append(vdur["count-index"])
-    envs = environments(nsr["nsd"], descriptors, params, instances)
+    envs = environments(nsr["nsd"], descriptors, nsr["instantiate_params"], instances)
     return Service(
         nsr,
         vnfds,

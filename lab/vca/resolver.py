@@ -88,7 +88,7 @@ def next_step(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step
         step = _created(document, unit, charm) or _leadership(document, unit)
         if step is not None:
             return step
-    if unit.leader and _deposed(document, unit):
+    if unit.leader and (unit.life == "dying" or document.apps[unit.app].leader != unit.name):
         return Step("resign")
     if unit.pending_actions and unit.installed and (idle or operation.failed):
         return Step("action", action_id=unit.pending_actions[0])
@@ -116,10 +116,6 @@ def _created(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step 
             other = relation.other_app(unit.app)
             return _hook(relations.CREATED, relation_id=relation.id, remote_app=other)
     return None
-
-
-def _deposed(document: ModelDocument, unit: Unit) -> bool:
-    return document.apps[unit.app].leader != unit.name or unit.life == "dying"
 
 
 def _leadership(document: ModelDocument, unit: Unit) -> Step | None:
