@@ -137,8 +137,6 @@ def _pack_file(root: Path, relative: Path, target: Path) -> None:
         link = os.readlink(source)
         if not Path(os.path.normpath(source.parent / link)).is_relative_to(root):
             raise VcaError(f"Invalid charm at {source}: Only internal symlinks are allowed")
-        target.symlink_to(link)
-        return
     _place(source, target, relative)
 
 
