@@ -43,11 +43,10 @@ INNER = {"hss": "172.16.6.129", "spgwc": "172.16.1.104"}
 def core(request: pytest.FixtureRequest) -> Service:
     """The core behind gateways, in long runs the one with S1 in tunnels of its own.
 
-    All are ready, and their states are of now.
+    A UE's packets pass all functions, and the states of these are of now.
     """
     made: Service = request.getfixturevalue(request.param)
-    for name in FUNCTIONS:
-        wait(made[name].ready, f"{name} is ready", LONG)
+    attached(made)
     with made.controller() as controlled:
         controlled.update_status()
     return made
