@@ -54,8 +54,9 @@ class Sites:
 
     def whole(self, ns: str, member: str, address: str, size: int) -> bool:
         """Tell whether packets of that many bytes get to an address without being fragmented."""
-        words = ("-n", "-q", "-c", "3", "-i", "0.2", "-M", "do", "-s", str(size - 28), address)
-        return " 0% packet loss" in self.out(ns, member, "ping", *words)
+        words = ("-n", "-q", "-c", "3", "-i", "0.2", "-W", "3", "-M", "do")
+        said = self.out(ns, member, "ping", *words, "-s", str(size - 28), address)
+        return " 0% packet loss" in said
 
 
 def opened(
