@@ -84,7 +84,7 @@ class _Server(ToolServer):
     run: Run
 
     def _answer(self, fields: list[bytes], stdin: bytes | None) -> bytes:
-        self.run.calls.append(b" ".join(fields[2:]).decode())
+        self.run.calls.append(b" ".join(fields[1:]).decode())
         return super()._answer(fields, stdin)
 
 
@@ -165,7 +165,7 @@ class BareJuju:
         hook, action = (what, None) if isinstance(what, HookInfo) else (None, what)
         unit = store.document.units[self.name]
         context = _Context(store, self._charm, unit, hook, action, runtime.log, lambda event: None)
-        server = _Server(runtime.paths.contexts, "bare", context)
+        server = _Server(runtime.paths.contexts / "bare", context)
         context.run = server.run = run
         interrupt = process.Interrupt()
         begun = time.monotonic()

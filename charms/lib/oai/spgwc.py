@@ -27,6 +27,10 @@ class SpgwC(WithApns):
     ue_mtu: int = number_field(576, 9000)
     gateway_id: int = number_field(1, 255, 1)
 
+    @property
+    def gateway(self) -> str:
+        return self.gateway_name(self.gateway_id)
+
     def check(self, at: At) -> None:
         super().check(at)
         check_servers((self.dns, self.second_dns), self.ue_pool, at)
@@ -43,7 +47,7 @@ def configuration(params: SpgwC, ends: Ends) -> str:
     apns = [name for name in (params.apn, params.second_apn) if name]
     # One pool for all APNs: the user plane takes a single network.
     pools = _parts(params.ue_pool, len(apns))
-    plmn, name = params.plmn, params.gateway_name(params.gateway_id)
+    plmn, name = params.plmn, params.gateway
     nodes = [
         {"mcc": plmn.mcc, "mnc": plmn.mnc, "tac": params.tac, "pdn_idx": index, "id": name}
         for index in range(len(apns))

@@ -24,14 +24,16 @@ class SpgwU(Eps):
     gateway_id: int = number_field(1, 255, 1)
     tun_device: str = text_field(fields.network_interface, TUN)
 
+    @property
+    def gateway(self) -> str:
+        return self.gateway_name(self.gateway_id)
+
     def check(self, at: At) -> None:
         super().check(at)
         check_device(self.tun_device, self.sgi_interface, at)
 
 
 def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
-    name = params.gateway_name(params.gateway_id)
-    text = filled("spgw_u.conf", params=params, ends=ends, name=name)
     return Software(
         containers=(
             Container(
@@ -41,7 +43,7 @@ def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
                 entrypoint="/openair-spgwu-tiny/bin/oai_spgwu",
             ),
         ),
-        files=(File(conf("spgw_u.conf"), text),),
+        files=(File(conf("spgw_u.conf"), filled("spgw_u.conf", params=params, ends=ends)),),
         checks=(
             Check("udp", "no PFCP on SXab yet", address=ends["sxab"].ip, port=8805),
             Check("udp", "no GTP-U on S1-U yet", address=ends["s1u"].ip, port=2152),
