@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 STATES = ("blocked", "down", "pending", "waiting", "unconfigured", "off", "idle", "clear", "up")
-"""States of a link or a peer, worst first; `idle` is a manual peer without a tunnel now."""
+"""States of a link or a peer, worst first; `idle` is a manual peer without a tunnel now,
+which its VNF does not keep calling."""
 UNKNOWN = "unknown"
 COLUMNS = {
     "service": "ns", "link": "name", "ends": "ends", "inner": "inner", "outer": "outer",

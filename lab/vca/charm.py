@@ -164,7 +164,10 @@ def unpack(packed: Path, charm_dir: Path) -> None:
         names += [str(relative / name) for name in [*folders, *files]]
     old = manifest.read_text(encoding="utf-8").splitlines() if manifest.exists() else []
     for compiled in list(charm_dir.rglob("__pycache__")):
-        compiled.unlink() if compiled.is_symlink() else shutil.rmtree(compiled)
+        if compiled.is_symlink():
+            compiled.unlink()
+        else:
+            shutil.rmtree(compiled)
     # Deepest first, so that a folder's files are removed before the folder.
     for name in sorted(set(old) - set(names), reverse=True):
         path = charm_dir / name

@@ -10,6 +10,12 @@ from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.status import Memory, link_status
 
 LAPTOP = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE="
+PEER = {
+    "link": "s6a",
+    "name": "laptop",
+    "public-key": LAPTOP,
+    "allowed-prefixes": "172.16.6.50/32",
+}
 
 
 def test_two_related_vnfs_bring_their_link_up_by_themselves():
@@ -525,13 +531,7 @@ def test_a_peer_without_a_tunnel_here_holds_up_no_rotation(technology):
 
 def test_a_manual_peer_without_a_recent_handshake_is_idle() -> None:
     juju, hss, _, _ = pair()
-    peer = {
-        "link": "s6a",
-        "name": "laptop",
-        "public-key": LAPTOP,
-        "allowed-prefixes": "172.16.6.50/32",
-    }
-    hss.intent = hss.intent.with_peer(manual_peer(peer))
+    hss.intent = hss.intent.with_peer(manual_peer(PEER))
     hss.reconcile()
     seen = {}
     for age in (60, 400):
@@ -551,14 +551,7 @@ def test_a_manual_peer_that_we_keep_calling_is_down_without_an_answer(
     keepalive: int, states: list[str]
 ) -> None:
     juju, hss, _, _ = pair()
-    peer = {
-        "link": "s6a",
-        "name": "mme2",
-        "public-key": LAPTOP,
-        "allowed-prefixes": "172.16.6.50/32",
-        "endpoint": "192.168.8.66:51821",
-        "keepalive": keepalive,
-    }
+    peer = dict(PEER, name="mme2", endpoint="192.168.8.66:51821", keepalive=keepalive)
     hss.intent = hss.intent.with_peer(manual_peer(peer))
     seen, memory = [], Memory()
     for passed, age in ((0, None), (30, None), (30, 1), (300, 301)):

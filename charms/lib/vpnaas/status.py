@@ -93,8 +93,8 @@ class LinkStatus:
     link: str
     # "unconfigured", "off" (switched off by the operator), "waiting" (for a peer or its data),
     # "pending" (set up here, a peer has not confirmed yet), "up" (no peer is pending or down),
-    # "clear" (technology none), "down" (a peer that has installed us does not answer), "blocked"
-    # (an operator must act).
+    # "clear" (technology none), "down" (a peer that has installed us, or that we keep calling, does
+    # not answer), "blocked" (an operator must act).
     state: str
     reason: str  # Reason for the state, "" for none.
     details: Mapping[str, Any]  # Output of show-status.

@@ -211,7 +211,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         )
 
     def calls(self, inputs: LinkInputs, peer: Peer) -> bool:
-        """Tell whether we call a manual peer by ourselves, so that it is down if it is silent."""
+        """Tell whether we keep calling a manual peer, which is then down while it is silent."""
         return bool(peer.endpoint and peer.keepalive)
 
     def _offers(

@@ -76,7 +76,7 @@ class LinkPlan:
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     # Link whose tunnel carries our packets to a peer, by the peer's name.
     through: Mapping[str, str] = attr.Factory(dict)
-    # Names of the manual peers that we call by ourselves; others may sleep.
+    # Names of the manual peers that we keep calling; others may sleep.
     called: FrozenSet[str] = frozenset()
     # What came back from the peers that were asked in this reconcile, by name.
     echoes: Mapping[str, Echo] = attr.Factory(dict)

@@ -492,7 +492,8 @@ LinkMeasurement = Union[ThroughputTest, LatencyTest, LinkTest]
 
 def packet(test: LinkMeasurement, version: int, mtu: int) -> int:
     """Return the bytes of a measurement's largest packets, which are in fragments above the MTU."""
-    most, size = mtu if test.path == "tunnel" else mtu + OUTER, getattr(test, "size", 0)
+    most = mtu if test.path == "tunnel" else mtu + OUTER
+    size = getattr(test, "size", 0)
     headers = (20 if version == 4 else 40) + (20 if getattr(test, "protocol", "") == "tcp" else 8)
     return min(size + headers, most) if size else most
 
@@ -520,12 +521,13 @@ class MeasureActions(Actions):
             size = packet(test, address.version, link.mtu)
             large = ask("large", source("echo.py"), {"peer": [str(address), 2, size]}, 30)
             results = vdu.execute([*test.steps(peer), large], exclusive=False)
-        reasons = []
+        reason = ""
         with suppress(*MALFORMED):
-            reasons = [VANISH.format(size)] * Echo.read(results.output("large"))["peer"].large_lost
+            if Echo.read(results.output("large"))["peer"].large_lost:
+                reason = VANISH.format(size)
         try:
             summary = test.summary(peer, results)
         except VpnaasError as error:
-            raise VpnaasError("; ".join([str(error), *reasons]))
+            raise VpnaasError("; ".join(filter(None, [str(error), reason])))
         summary.update(link=test.link, peer=peer.label, path=test.path)
-        return dict(summary, reason=reasons[0]) if reasons else summary
+        return dict(summary, reason=reason) if reason else summary
